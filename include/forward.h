@@ -1,0 +1,59 @@
+/*
+ * What travels between client and upstream, and what every request leaves behind for the log.
+ * Shared by the enforced and the unenforced way.
+ */
+#pragma once
+#include "ledger.h"
+#include "listener.h"
+#include "problem.h"
+#include "settings.h"
+#include "upstream.h"
+
+/* The largest answer of an upstream that is held. */
+#define FORWARD_ANSWER_MAX ((size_t)64 * 1024 * 1024)
+
+/* What a request needs from the thread that it lives on. Counts are of this thread. */
+struct services {
+	const struct settings *settings; /* a request holds the ones it began with */
+	struct ledger *ledger;
+	struct upstreams *upstreams;
+	struct metrics *metrics;
+	size_t in_flight, waiters;         /* enforced requests; of them, those that wait */
+	size_t in_flight_max, waiters_max; /* this thread's share of the limits */
+	size_t bytes, bytes_max;           /* of bodies, as far as announced or read */
+};
+
+/* Every request begins so. The rest is the business of exchange.c or passthrough.c. */
+struct served {
+	struct http_request request;         /* first: the listener hands us out by it */
+	void (*body)(struct served *served); /* what to do when the body is complete */
+	void (*end)(struct served *served);  /* NULL: nothing */
+	struct services *services;
+	const struct settings *settings; /* held until its end */
+	const struct route *route;       /* NULL: none was found */
+	size_t bytes;                    /* counted in services->bytes */
+	/* for the log and the metrics */
+	unsigned verdict;
+	unsigned status;
+	size_t sent_bytes;
+	const char *cause;
+	struct span request_id;
+	const unsigned char *key_hash;             /* 16 bytes, or NULL */
+	int64_t reserve_us, forward_us, settle_us; /* 0: did not happen */
+};
+
+/* Counts body bytes against the limit; false: the limit is reached, and nothing was counted. */
+bool forward_admit(struct served *served, size_t body_bytes) MUST_CHECK;
+
+/* The call for this request: end-to-end fields, Via and X-Forwarded-*; `enforced` asks for identity encoding. */
+void forward_prepare(struct served *served, struct upstream_call *call, bool enforced);
+/* The end-to-end fields of an upstream's answer, without those that only we may set. */
+struct http_answer forward_answer(struct arena *arena, const struct http_answer *from);
+/* The fields that are stored and replayed (CONTRACT 8); `more`: the route's own. */
+struct http_fields forward_kept(struct arena *arena, const struct http_fields *from,
+				const struct texts *more);
+
+/* Gives the answer to the client, and notes it for the log. */
+void forward_reply(struct served *served, unsigned verdict, const struct http_answer *answer);
+/* Does the request carry an Idempotency-Key that is one, whatever the route says? (CONTRACT 10) */
+bool forward_has_key(const struct http_request *request);

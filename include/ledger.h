@@ -1,0 +1,121 @@
+/*
+ * What the ledger's rows mean, and the batches by which they are written and read. A call returns
+ * at once; what one turn asks for goes out together at its end, under one commit, and `done`
+ * is called in a later turn. One ledger a thread. ledger*.c knows no HTTP beyond an answer's bytes.
+ */
+#pragma once
+#include "loop.h"
+#include "metrics.h"
+#include "settings.h"
+
+struct ledger;
+
+enum ledger_found {
+	LEDGER_WON,        /* reserved, durably: this entry and no other may forward */
+	LEDGER_COMPLETED,  /* a result is stored; where `retained` it is in `stored` */
+	LEDGER_IN_FLIGHT,  /* somebody has it, under a lease that holds */
+	LEDGER_UNKNOWN,    /* it may have had its effect; nobody knows */
+	LEDGER_RELEASED,   /* seen while waiting: the record ended without effect */
+	LEDGER_STOPPED,    /* nothing may be forwarded or replayed here: `why` says so */
+	LEDGER_UNAVAILABLE /* not reached, too slow, read-only, not durable: `why` says so */
+};
+
+enum ledger_same {
+	LEDGER_SAME, /* the record's content is this request's */
+	LEDGER_DIFFERENT,
+	LEDGER_RULES_CHANGED /* compared by other rules, and not the same byte for byte */
+};
+
+enum ledger_outcome { LEDGER_COMPLETE, LEDGER_MARK_UNKNOWN, LEDGER_RELEASE };
+
+enum ledger_settled {
+	LEDGER_SETTLED, /* durably */
+	LEDGER_LATE,    /* not within the time given; the ledger goes on by itself */
+	LEDGER_FENCED /* somebody else had ended this attempt before; or it can't be written */
+};
+
+#define LEDGER_REQUEST_ID_BYTES 31 /* "req_", 26 characters of base32, NUL */
+
+/*
+ * Embedded in an exchange. From ledger_reserve on it belongs to the ledger until `gone`, but for
+ * the time between a `done` and the next call, when the exchange may read and set it.
+ */
+struct ledger_entry {
+	/* set before ledger_reserve; the spans live until gone */
+	const struct idempotency_settings *idempotency; /* kept alive by the exchange */
+	struct arena *arena;
+	struct span account, key;
+	struct digest digest;
+	void (*done)(struct ledger_entry *entry); /* reserve, wait or settle has ended */
+	void (*gone)(struct ledger_entry
+			     *entry); /* after ledger_leave: the ledger has let go of it */
+
+	int64_t took_us; /* of what has just ended */
+
+	/* after a reserve or a wait */
+	enum ledger_found found;
+	enum ledger_same same;
+	const char *why;
+	char request_id[LEDGER_REQUEST_ID_BYTES]; /* of the record found; "" where none was */
+	int64_t first_seen;                       /* seconds since 1970, PostgreSQL's clock */
+	int64_t completed_at;                     /* where COMPLETED */
+	int64_t age_ms;                           /* of the record, PostgreSQL's clock */
+	int64_t lease_left_ms;     /* where WON: counted from before the reserve was sent */
+	bool retained;             /* where COMPLETED: the response is in `stored` */
+	struct http_answer stored; /* status also where not retained but known; 0: not known */
+
+	/* set before ledger_settle */
+	enum ledger_outcome outcome;
+	struct http_answer
+		result; /* COMPLETE: what is stored; fields are the kept ones; a body of NULL: not kept */
+	const char *cause; /* MARK_UNKNOWN, RELEASE: why, a few words */
+	/* after a settle */
+	enum ledger_settled settled;
+
+	/* the ledger's */
+	struct list link;      /* in a queue, a batch or a read */
+	struct list busy_link; /* while the ledger works on it */
+	int state;
+	bool left;     /* the exchange has its answer */
+	bool answered; /* `done` was called for what was asked */
+	bool waiting;  /* asked by ledger_wait */
+	unsigned char key_hash[16];
+	int64_t op_id, record_op_id; /* this request's own; that of the record found */
+	int32_t day, record_day;     /* partitions, days since 1970 */
+	bool expired;
+	bool doubt;       /* a reply was lost: its row may be there already */
+	int64_t asked_us; /* when reserve, wait or settle was called */
+	int64_t sent_ms;  /* when the reserve first left; 0: not yet */
+	int64_t deadline_ms;
+	int64_t poll_at_ms, poll_every_ms;
+	unsigned tries;
+	struct span fields;     /* `result.fields` as they stand in the row */
+	unsigned char hash[32]; /* of the row */
+};
+
+struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
+			  const struct settings *settings, unsigned index);
+void ledger_free(struct ledger *ledger); /* nothing may be busy but what drain gave up */
+void ledger_follow(struct ledger *ledger,
+		   const struct settings *settings); /* a reload: held by the ledger */
+void ledger_flush(struct ledger *ledger);            /* once a turn, at its end */
+
+/* Reserves (account, operation, key). Ends in done, `found` says how, within ledger.timeout. */
+void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry);
+/* After IN_FLIGHT: looks again, for at most wait_ms, until it is anything else. Ends in done. */
+void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
+/* After WON: writes how the attempt ended. Ends in done, after wait_ms at most; the ledger goes on if it must. */
+void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
+/* The exchange has its answer. A reservation that won too late is released. Ends in gone, perhaps at once. */
+void ledger_leave(struct ledger *ledger, struct ledger_entry *entry);
+
+size_t ledger_busy(
+	const struct ledger *ledger); /* entries that the ledger works on: 0 before a stop */
+
+/* What /readyz shows. Thread-safe; `why` is a static sentence. */
+struct ledger_state {
+	bool up;      /* connected, schema right, instance leased, identities checked */
+	bool durable; /* synchronous_commit and standbys are as the contract needs */
+	const char *why;
+};
+struct ledger_state ledger_state(const struct ledger *ledger);

@@ -1,0 +1,148 @@
+/* What the files of the ledger share; nobody else includes it. */
+#pragma once
+#include "ledger.h"
+#include "pg.h"
+
+#include <stdatomic.h>
+
+#define LEDGER_CONNECTIONS_MAX 64
+#define LEDGER_BATCH_BYTES     ((size_t)4 * 1024 * 1024)
+#define LEDGER_TICK_MS         10
+#define LEDGER_RENEW_MS        10000
+#define LEDGER_RENEW_LIMIT_MS                                                                  \
+	(50 * 60 * 1000) /* instance numbers are free again after an hour */
+#define LEDGER_RETRY_MS      200
+#define LEDGER_EPOCH_MS      INT64_C(1577836800000) /* 2020-01-01, what op_ids count from */
+#define LEDGER_RESERVE_TRIES 3
+
+/* Where an entry is. Each state but IDLE ends by itself, when the ledger answers or is away too long. */
+enum entry_state {
+	ENTRY_IDLE,        /* the exchange's */
+	ENTRY_TO_RESERVE,  /* queued for the next batch */
+	ENTRY_RESERVING,   /* in a batch under way; may have been committed already */
+	ENTRY_TO_READ_KEY, /* lost: what stands there? */
+	ENTRY_READING_KEY,
+	ENTRY_TO_READ_RECORD, /* how did that attempt end? */
+	ENTRY_READING_RECORD,
+	ENTRY_WAITING, /* between two looks */
+	ENTRY_TO_SETTLE,
+	ENTRY_SETTLING,
+	ENTRY_TO_CHECK, /* lost its slot: is what stands there ours, after a lost reply? */
+	ENTRY_CHECKING
+};
+
+enum event_kind { EVENT_CLAIM = 1, EVENT_COMPLETED = 2, EVENT_UNKNOWN = 3, EVENT_RELEASED = 4 };
+
+/* One connection; it carries at most one batch of writes, and reads beside it. */
+struct ledger_link {
+	struct ledger *ledger;
+	struct pg *pg;
+	bool checked; /* schema, role and durability are right */
+	bool durable;
+	struct batch *batch; /* under way; NULL: idle */
+	struct pg_transaction session;
+	bool asks_instance; /* its session claims or renews the number */
+	int64_t session_us; /* when the session's questions left */
+};
+
+/* One transaction of writes: reservations and settles under one commit. */
+struct batch {
+	struct pg_transaction transaction;
+	struct ledger_link *link;
+	struct list reserves, completions,
+		releases; /* entries; completions hold unknown ones too */
+	size_t n_reserves, n_completions, n_releases;
+	int reserve_step, settle_step, release_step; /* -1: not sent */
+	int64_t sent_us;
+};
+
+struct ledger {
+	struct loop *loop;
+	struct metrics *metrics;
+	const struct settings *settings; /* held */
+	unsigned index;
+	char who[32];
+	struct ledger_link links[LEDGER_CONNECTIONS_MAX];
+	size_t n_links;
+
+	struct list to_reserve, to_settle, to_read_key, to_read_record, to_check, waiting;
+	struct list busy; /* all entries that are not IDLE */
+	size_t n_busy, n_late;
+	struct loop_timer tick;
+	int64_t down_since_ms; /* when the last connection went; 0: one is up */
+	int64_t retry_at_ms; /* no batch before: the last one failed for no fault of its rows */
+	size_t limit;        /* rows of a batch now: halved while one of them fails all */
+	bool settles_alone; /* after a failure: settles first, reservations in a batch of their own */
+
+	/* the session */
+	struct hash *key_hasher, *row_hasher;
+	unsigned char request_id_key[16];
+	bool has_secrets;
+	int32_t instance; /* -1: none */
+	int64_t token, renewed_ms, renew_at_ms;
+	struct pg_transaction renewal;
+	bool renewing;
+	int64_t renewal_us;      /* when it was asked for */
+	int64_t clock_offset_us; /* PostgreSQL's clock minus the loop's */
+	int64_t op_ms;           /* of the last op_id */
+	unsigned op_count;
+	struct identity_check {
+		unsigned char identity[32];
+		bool same; /* as the ledger holds it */
+	} * identities;    /* of operations of the settings, as far as asked */
+	size_t n_identities;
+	struct pg_transaction recheck;
+	bool rechecking, recheck_again;
+	char gateway[128]; /* for people: host and worker */
+	char last_down[128];
+	atomic_bool up, durable;
+	const char *_Atomic why;
+
+	struct pg_params params;
+	struct ledger_entry **sorted; /* scratch, of batch_max */
+};
+
+/* ledger.c */
+void entry_queue(struct ledger *ledger, struct ledger_entry *entry, struct list *queue,
+		 enum entry_state state);
+void entry_answer(struct ledger *ledger, struct ledger_entry *entry); /* tells the exchange */
+void entry_conclude(struct ledger *ledger,
+		    struct ledger_entry *entry); /* what was asked has its answer; now IDLE */
+void entry_found(struct ledger *ledger, struct ledger_entry *entry, enum ledger_found found,
+		 const char *why);
+void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
+		   enum ledger_settled settled);
+void entry_won(struct ledger *ledger, struct ledger_entry *entry);
+
+/* ledger_write.c */
+void ledger_write(struct ledger *ledger); /* batches for all idle connections */
+
+/* ledger_read.c */
+void ledger_read(struct ledger *ledger);
+void waiters_wake(struct ledger *ledger, int64_t op_id);
+void waiters_due(struct ledger *ledger, int64_t now_ms);
+
+/* ledger_session.c */
+void session_begin(struct ledger_link *link);
+void session_recheck(struct ledger *ledger); /* new settings: their operations and rules */
+void session_renew(struct ledger *ledger, int64_t now_ms);
+void session_return(struct ledger *ledger);
+void session_publish(struct ledger *ledger);
+bool ledger_ready(const struct ledger *ledger);
+struct ledger_link *ledger_any_link(struct ledger *ledger); /* an up and checked one, or NULL */
+/* NULL: the operation is the one that the ledger knows; else why it may not be used, and as what. */
+const char *operation_refused(const struct ledger *ledger,
+			      const struct idempotency_settings *idempotency,
+			      enum ledger_found *found);
+
+/* ledger_row.c: bytes in rows */
+int64_t ledger_clock_us(const struct ledger *ledger); /* PostgreSQL's */
+int64_t op_id_make(struct ledger *ledger);
+int64_t op_id_ms(int64_t op_id); /* since 1970 */
+void row_key_hash(struct ledger *ledger, struct ledger_entry *entry);
+void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
+		    char out[LEDGER_REQUEST_ID_BYTES]);
+struct span row_fields(struct arena *arena, const struct http_fields *fields);
+bool row_parse_fields(struct arena *arena, struct span text, struct http_fields *fields);
+void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
+	      const struct http_answer *answer, struct span fields, unsigned char out[32]);

@@ -1,0 +1,56 @@
+/*
+ * HTTP to the upstreams: the pool, connecting (libcurl, CONNECT_ONLY), limits, at most one send.
+ * upstream.c is the only door to libcurl. One per thread.
+ */
+#pragma once
+#include "loop.h"
+#include "metrics.h"
+#include "settings.h"
+
+struct upstreams;
+
+enum upstream_end {
+	UPSTREAM_ANSWERED,  /* a whole answer */
+	UPSTREAM_NOT_SENT,  /* provably not one byte was accepted for sending (CONTRACT 5) */
+	UPSTREAM_TIMED_OUT, /* sent, at least in part, and no whole answer in time */
+	UPSTREAM_CUT,       /* sent, and the connection ended or was reset */
+	UPSTREAM_MALFORMED, /* sent, and what came back cannot be believed, or passes answer_max */
+};
+
+/* Embedded in whoever forwards, lent from upstream_send until `done`, which is never called inside it. */
+struct upstream_call {
+	/* set by the caller */
+	const struct upstream_settings *upstream; /* alive until done: the caller holds its settings */
+	struct arena *arena;                      /* the answer is put here */
+	struct span method, target;
+	struct http_fields fields; /* end-to-end, as they are to be written; the connection's own are the codec's */
+	struct span body;
+	size_t answer_max;         /* bytes of the answer's body */
+	int64_t start_within_ms;   /* not begun to send by then: NOT_SENT (queue, connecting, other servers included) */
+	void (*done)(struct upstream_call *call);
+	/* results */
+	enum upstream_end end;
+	struct http_answer answer;
+	bool close_delimited; /* whole only as far as anybody can tell */
+	const char *cause;    /* a few words for the log where it is not ANSWERED */
+	int64_t total_us;     /* from upstream_send to the end */
+	int64_t wait_us;      /* of it, until the connection was there */
+	/* upstream.c's */
+	struct list link;
+	struct loop_timer timer;
+	struct upstream_pool *pool;
+	struct upstream_link *on;
+	size_t server;
+	uint64_t tried;                            /* servers, by position */
+	int64_t began_us, deadline_ms, start_by_ms; /* deadline: of the queue, then of the whole */
+	bool retried;
+};
+
+struct upstreams *upstreams_new(struct loop *loop, struct metrics *metrics);
+void upstreams_free(struct upstreams *upstreams); /* no call under way */
+/* The share of max_connections of this thread is a `threads`-th, at least 1. Idle connections of upstreams that are not in
+ * the new settings any more, or were changed, are closed. */
+void upstreams_follow(struct upstreams *upstreams, const struct settings *settings, unsigned threads);
+void upstream_send(struct upstreams *upstreams, struct upstream_call *call);
+void upstreams_run(struct upstreams *upstreams); /* once a turn: calls `done` of calls that ended */
+size_t upstreams_calls(const struct upstreams *upstreams); /* under way */

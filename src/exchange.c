@@ -1,0 +1,546 @@
+/*
+ * One enforced request, from its head to its answer.
+ *
+ * The contract:
+ *
+ *   1. Only the exchange whose reservation won, durably, forwards; and it forwards once.
+ *   2. The client hears the upstream's answer only after the ledger holds what it means.
+ *   3. A stored answer is given, byte for byte, to every later request of the same account,
+ *      operation, key and content; to another content it is refused.
+ *   4. Where nobody can know whether the upstream acted, the record says so, and nothing is sent
+ *      again. Only what was provably not sent, or refused before any effect, is given free.
+ *   5. A reservation that is not forwarded is given back.
+ *
+ *              body          won            ended          settled
+ *     RECEIVE -----> RESERVE ----> FORWARD --------> SETTLE --------> ANSWER
+ *        |              |  ^ |                                           ^
+ *        |              |  +-+ wait                                      |
+ *        +--------------+---------- refused or replayed -----------------+
+ *
+ * Each room is a function that starts its work and an event that ends it; no arrow runs back. The
+ * exchange outlives its client: from the body on, the listener reports no departure, and while
+ * the ledger still works on its entry it is held. Every exchange answers once.
+ *
+ * This file knows no socket, no SQL and no clock.
+ */
+#include "exchange.h"
+
+#include "account.h"
+#include "digest.h"
+#include "key.h"
+
+#include <assert.h>
+
+struct exchange {
+	struct served served; /* first */
+	const struct idempotency_settings *idempotency;
+	struct ledger_entry entry;
+	struct upstream_call call;
+	struct http_answer answer; /* what the client gets once the settle is through */
+	enum problem problem;      /* the same, where the gateway makes the answer */
+	unsigned status;           /* of that problem; 0: its own */
+	bool has_key;              /* a valid key was sent */
+	bool held;                 /* the ledger may still work on the entry */
+};
+const size_t exchange_size = sizeof(struct exchange);
+
+static void begin(struct served *served);
+static void reserve(struct exchange *x);
+static void reserved(struct ledger_entry *entry);
+static void wait(struct exchange *x);
+static void waited(struct ledger_entry *entry);
+static void forward(struct exchange *x);
+static void forwarded(struct upstream_call *call);
+static void settle(struct exchange *x, enum ledger_outcome outcome, const char *cause);
+static void settled(struct ledger_entry *entry);
+static void replay(struct exchange *x);
+static void refuse(struct exchange *x, enum problem problem, const char *detail);
+static void answer(struct exchange *x, unsigned verdict, struct http_answer *with);
+static void end(struct served *served);
+
+/*
+ * What the ledger found, and what this request gets for it, in the contract's words. A record of
+ * another content is refused before that, whatever its state: see ruling_of.
+ */
+enum ruling { RULE_FORWARD, RULE_REPLAY, RULE_WAIT, RULE_REFUSE };
+static const struct {
+	enum ruling ruling;
+	enum problem problem;
+} rulings[] = {
+	[LEDGER_WON] = { RULE_FORWARD, PROBLEM_NONE },
+	[LEDGER_COMPLETED] = { RULE_REPLAY, PROBLEM_NOT_RETAINED },
+	[LEDGER_IN_FLIGHT] = { RULE_WAIT, PROBLEM_IN_PROGRESS },
+	[LEDGER_UNKNOWN] = { RULE_REFUSE, PROBLEM_RESULT_UNKNOWN },
+	[LEDGER_RELEASED] = { RULE_REFUSE, PROBLEM_IN_PROGRESS },
+	[LEDGER_STOPPED] = { RULE_REFUSE, PROBLEM_STOPPED },
+	[LEDGER_UNAVAILABLE] = { RULE_REFUSE, PROBLEM_LEDGER_UNAVAILABLE },
+};
+
+/*
+ * How a forward ended, what the record says from then on (an answer's status decides by the
+ * route's lists), and what the client hears where there is no answer to pass on.
+ */
+static const struct {
+	enum ledger_outcome outcome;
+	enum problem problem;
+	unsigned status;
+	enum metrics_cause cause;
+} endings[] = {
+	[UPSTREAM_ANSWERED] = { LEDGER_MARK_UNKNOWN, PROBLEM_NONE, 0, CAUSE_STATUS },
+	[UPSTREAM_NOT_SENT] = { LEDGER_RELEASE, PROBLEM_UPSTREAM_UNREACHABLE, 0, CAUSE_COUNT },
+	[UPSTREAM_TIMED_OUT] = { LEDGER_MARK_UNKNOWN, PROBLEM_RESULT_UNKNOWN, 504,
+				 CAUSE_TIMEOUT },
+	[UPSTREAM_CUT] = { LEDGER_MARK_UNKNOWN, PROBLEM_RESULT_UNKNOWN, 502, CAUSE_CUT_OFF },
+	[UPSTREAM_MALFORMED] = { LEDGER_MARK_UNKNOWN, PROBLEM_RESULT_UNKNOWN, 502,
+				 CAUSE_MALFORMED },
+};
+
+/* What a status of the route's lists makes of the record. */
+static const enum ledger_outcome meanings[] = {
+	[OUTCOME_STORE] = LEDGER_COMPLETE,
+	[OUTCOME_RELEASE] = LEDGER_RELEASE,
+	[OUTCOME_UNKNOWN] = LEDGER_MARK_UNKNOWN,
+};
+
+static struct exchange *exchange_of(struct served *served)
+{
+	return container_of(served, struct exchange, served);
+}
+
+static struct exchange *of_entry(struct ledger_entry *entry)
+{
+	return container_of(entry, struct exchange, entry);
+}
+
+static struct services *services_of(const struct exchange *x)
+{
+	return x->served.services;
+}
+
+static bool overloaded(const struct exchange *x)
+{
+	return services_of(x)->in_flight > services_of(x)->in_flight_max;
+}
+
+/* A chunked body counts as the largest that it may become. */
+static size_t body_bytes(const struct exchange *x)
+{
+	size_t announced = listener_body_announced(&x->served.request);
+	size_t most = (size_t)x->idempotency->request.max_body;
+
+	return announced < most ? announced : most;
+}
+
+/* RECEIVE, the head: who asks, under which key? Nothing is read or recorded for a stranger. */
+void exchange_head(struct served *served)
+{
+	struct exchange *x = exchange_of(served);
+	const struct http_request *request = &served->request;
+	enum problem problem = PROBLEM_NONE;
+	enum key_found key = KEY_MISSING;
+	const char *why = NULL;
+	const char *key_why = NULL;
+
+	served->body = begin;
+	served->end = end;
+	x->idempotency = served->route->idempotency;
+	services_of(x)->in_flight++;
+	key = key_of(request, (enum key_syntax)x->idempotency->key.syntax,
+		     (enum key_format)x->idempotency->key.format, &x->entry.key, &key_why);
+	x->has_key = key == KEY_FOUND;
+	problem = account_of(x->idempotency->account, request, &x->entry.account, &why);
+	if (problem)
+		refuse(x, problem, why);
+	else if (key == KEY_MISSING)
+		refuse(x, PROBLEM_KEY_MISSING, NULL);
+	else if (key == KEY_INVALID)
+		refuse(x, PROBLEM_KEY_INVALID, key_why);
+	else if (overloaded(x) || !forward_admit(served, body_bytes(x)))
+		refuse(x, PROBLEM_OVERLOADED, NULL);
+	else
+		listener_read_body(&served->request, (size_t)x->idempotency->request.max_body);
+}
+
+static void refuse_body(struct exchange *x, const struct canonical_error *error)
+{
+	struct span detail = arena_format(x->served.request.arena,
+					  "At byte %zu of the body %s was expected.",
+					  error->offset, error->expected);
+
+	refuse(x, PROBLEM_BODY_INVALID, detail.at);
+}
+
+/* RECEIVE, the body: what does the request say? */
+static void begin(struct served *served)
+{
+	struct exchange *x = exchange_of(served);
+	struct canonical_error error = { 0 };
+
+	if (served->request.body_too_large)
+		refuse(x, PROBLEM_BODY_TOO_LARGE, NULL);
+	else if (!digest_request(&x->idempotency->rules, &served->request, &x->entry.digest,
+				 &error))
+		refuse_body(x, &error);
+	else
+		reserve(x);
+}
+
+static void let_go(struct ledger_entry *entry)
+{
+	listener_release(&of_entry(entry)->served.request);
+}
+
+/* RESERVE: ask the ledger for the record. Ends in reserved(). */
+static void reserve(struct exchange *x)
+{
+	listener_hold(&x->served.request);
+	x->held = true;
+	x->entry.idempotency = x->idempotency;
+	x->entry.arena = x->served.request.arena;
+	x->entry.done = reserved;
+	x->entry.gone = let_go;
+	ledger_reserve(services_of(x)->ledger, &x->entry);
+}
+
+/* Does this record belong to another content? Only records that stand there have one. */
+static enum problem other_content(const struct ledger_entry *entry)
+{
+	bool stands = entry->found == LEDGER_COMPLETED || entry->found == LEDGER_IN_FLIGHT ||
+		      entry->found == LEDGER_UNKNOWN;
+
+	if (!stands || entry->same == LEDGER_SAME)
+		return PROBLEM_NONE;
+	return entry->same == LEDGER_DIFFERENT ? PROBLEM_MISMATCH : PROBLEM_RULES_CHANGED;
+}
+
+static void rule(struct exchange *x)
+{
+	const struct ledger_entry *entry = &x->entry;
+	enum problem other = other_content(entry);
+
+	if (other) {
+		metrics_add(services_of(x)->metrics, METRIC_mismatches_total,
+			    x->idempotency->metrics_operation, 1);
+		refuse(x, other, NULL);
+		return;
+	}
+	switch (rulings[entry->found].ruling) {
+	case RULE_FORWARD:
+		forward(x);
+		break;
+	case RULE_REPLAY:
+		if (entry->retained)
+			replay(x);
+		else
+			refuse(x, PROBLEM_NOT_RETAINED, NULL);
+		break;
+	case RULE_WAIT:
+		wait(x);
+		break;
+	case RULE_REFUSE:
+		refuse(x, rulings[entry->found].problem, entry->why);
+		break;
+	}
+}
+
+static void reserved(struct ledger_entry *entry)
+{
+	struct exchange *x = of_entry(entry);
+
+	x->served.reserve_us = entry->took_us;
+	rule(x);
+}
+
+/* The first request of this key is under way: wait for it. Never forwards. Ends in waited(). */
+static void wait(struct exchange *x)
+{
+	struct services *services = services_of(x);
+
+	if (x->idempotency->wait == 0 || services->waiters >= services->waiters_max) {
+		refuse(x, PROBLEM_IN_PROGRESS, NULL);
+		return;
+	}
+	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)++services->waiters);
+	x->entry.done = waited;
+	ledger_wait(services->ledger, &x->entry, x->idempotency->wait);
+}
+
+static void waited(struct ledger_entry *entry)
+{
+	struct exchange *x = of_entry(entry);
+	struct services *services = services_of(x);
+
+	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)--services->waiters);
+	x->served.reserve_us += entry->took_us;
+	assert(entry->found != LEDGER_WON);
+	if (entry->found == LEDGER_IN_FLIGHT)
+		refuse(x, PROBLEM_IN_PROGRESS, NULL);
+	else
+		rule(x);
+}
+
+/* FORWARD: the upstream gets the request, once, if the lease outlasts it. Ends in forwarded(). */
+static void forward(struct exchange *x)
+{
+	struct upstream_call *call = &x->call;
+
+	forward_prepare(&x->served, call, true);
+	call->start_within_ms = x->entry.lease_left_ms - call->upstream->timeout;
+	if (call->start_within_ms <= 0) {
+		x->problem = PROBLEM_LEDGER_UNAVAILABLE;
+		settle(x, LEDGER_RELEASE, "the ledger took too long for the lease");
+		return;
+	}
+	call->answer_max = FORWARD_ANSWER_MAX;
+	call->done = forwarded;
+	upstream_send(services_of(x)->upstreams, call);
+}
+
+static void count_unknown(struct exchange *x, enum metrics_cause cause)
+{
+	metrics_add(services_of(x)->metrics, METRIC_unknown_total,
+		    METRICS_PAIR(x->idempotency->metrics_operation, cause), 1);
+}
+
+static enum ledger_outcome outcome_of(const struct exchange *x)
+{
+	const struct upstream_call *call = &x->call;
+
+	/* Whether an answer that ends with its connection is whole, nobody can tell. */
+	if (call->end != UPSTREAM_ANSWERED || call->close_delimited)
+		return endings[call->end].outcome;
+	return meanings[x->idempotency->outcome_of[call->answer.status]];
+}
+
+static void forwarded(struct upstream_call *call)
+{
+	struct exchange *x = container_of(call, struct exchange, call);
+	enum ledger_outcome outcome = outcome_of(x);
+
+	x->served.forward_us = call->total_us;
+	metrics_observe(services_of(x)->metrics, METRIC_upstream_seconds,
+			x->idempotency->metrics_operation, call->total_us);
+	x->problem = endings[call->end].problem;
+	x->status = endings[call->end].status;
+	if (!x->problem)
+		x->answer = forward_answer(call->arena, &call->answer);
+	if (outcome == LEDGER_MARK_UNKNOWN)
+		count_unknown(x, endings[call->end].cause);
+	settle(x, outcome, call->cause);
+}
+
+static const struct span no_body = { "", 0 };
+
+/* SETTLE: what the end means goes into the ledger before the client hears it. Ends in settled(). */
+static void settle(struct exchange *x, enum ledger_outcome outcome, const char *cause)
+{
+	struct ledger_entry *entry = &x->entry;
+	size_t keep = (size_t)x->idempotency->response.max_body;
+
+	entry->outcome = outcome;
+	entry->cause = cause;
+	x->served.cause = cause;
+	if (outcome == LEDGER_COMPLETE) {
+		entry->result.status = x->answer.status;
+		entry->result.fields = forward_kept(entry->arena, &x->answer.fields,
+						    &x->idempotency->response.headers);
+		entry->result.body = x->answer.body.len ? x->answer.body : no_body;
+		if (x->answer.body.len > keep) /* completed; later retries get 410 */
+			entry->result.body = (struct span){ NULL, 0 };
+	}
+	entry->done = settled;
+	ledger_settle(services_of(x)->ledger, entry, x->idempotency->settle_wait);
+}
+
+/*
+ * What the ledger did not take in time, the client may not hear: it is told that the result is
+ * not known, and a retry finds it once the ledger has it. What was not sent stays not sent.
+ */
+static void settled(struct ledger_entry *entry)
+{
+	struct exchange *x = of_entry(entry);
+	bool released = entry->outcome == LEDGER_RELEASE;
+
+	x->served.settle_us = entry->took_us;
+	if (entry->settled != LEDGER_SETTLED && !x->problem) {
+		count_unknown(x, CAUSE_SETTLE);
+		x->problem = PROBLEM_RESULT_UNKNOWN;
+		x->status = 0;
+	}
+	if (x->problem)
+		refuse(x, x->problem, released ? NULL : x->served.cause);
+	else
+		answer(x, VERDICT_FORWARDED, &x->answer);
+}
+
+/* ANSWER, from here on. */
+static void add_date(struct exchange *x, struct http_fields *fields, struct span name,
+		     int64_t seconds)
+{
+	char *date = arena_alloc(x->served.request.arena, HTTP_DATE_BYTES);
+
+	http_date(seconds, date);
+	http_add(fields, name, span_of(date));
+}
+
+static void replay(struct exchange *x)
+{
+	struct arena *arena = x->served.request.arena;
+	const struct http_answer *stored = &x->entry.stored;
+	struct http_answer with = { .status = stored->status, .body = stored->body };
+
+	with.fields.at = arena_alloc(arena, sizeof(struct http_field) * (stored->fields.n + 8));
+	for (size_t i = 0; i < stored->fields.n; i++)
+		http_add(&with.fields, stored->fields.at[i].name, stored->fields.at[i].value);
+	http_add(&with.fields, SPAN("Idempotent-Replayed"), SPAN("true"));
+	add_date(x, &with.fields, SPAN("Idempotency-First-Seen"), x->entry.first_seen);
+	if (!http_find(&stored->fields, SPAN("Cache-Control"), NULL))
+		http_add(&with.fields, SPAN("Cache-Control"), SPAN("no-store"));
+	metrics_add(services_of(x)->metrics, METRIC_replays_total,
+		    x->idempotency->metrics_operation, 1);
+	answer(x, VERDICT_REPLAYED, &with);
+}
+
+/* Did, for all that is known, an attempt of this key have an effect? (CONTRACT 10) */
+static bool may_have_executed(const struct exchange *x)
+{
+	const struct ledger_entry *entry = &x->entry;
+
+	if (!x->held)
+		return x->has_key; /* the ledger was not asked */
+	if (entry->found == LEDGER_RELEASED)
+		return false;
+	if (entry->found == LEDGER_WON)
+		return entry->outcome != LEDGER_RELEASE || entry->settled != LEDGER_SETTLED;
+	return true;
+}
+
+/* Of the status of each problem the route may have its own opinion. */
+static unsigned status_of(const struct exchange *x, enum problem problem)
+{
+	if (problem == PROBLEM_MISMATCH)
+		return (unsigned)x->idempotency->mismatch_status;
+	if (problem == PROBLEM_IN_PROGRESS)
+		return (unsigned)x->idempotency->in_progress_status;
+	if (problem == PROBLEM_RESULT_UNKNOWN && !x->status)
+		return (unsigned)x->idempotency->unknown_status;
+	return x->status;
+}
+
+/* Seconds; a little different for each request, so that retries do not come all at once. An unknown
+ * result is asked for less and less often: it takes people, or the upstream, to settle it. */
+static unsigned retry_after(const struct exchange *x, enum problem problem)
+{
+	unsigned jitter = (unsigned)(x->served.request.began_us & 1);
+	int64_t age = x->entry.age_ms / 4000;
+
+	switch (problem_status(problem)) {
+	case 503:
+		break;
+	default:
+		return 0;
+	}
+	if (problem == PROBLEM_RESULT_UNKNOWN)
+		return age < 5 ? 5 + jitter : (age > 300 ? 300 : (unsigned)age);
+	return problem == PROBLEM_STOPPED ? 60 : 1 + jitter;
+}
+
+static const char *state_word(const struct ledger_entry *entry)
+{
+	switch (entry->found) {
+	case LEDGER_COMPLETED:
+		return "completed";
+	case LEDGER_IN_FLIGHT:
+		return "in_flight";
+	case LEDGER_UNKNOWN:
+		return "unknown";
+	case LEDGER_WON:
+	case LEDGER_RELEASED:
+	case LEDGER_STOPPED:
+	case LEDGER_UNAVAILABLE:
+		break;
+	}
+	return "released";
+}
+
+static void tell_text(struct problem_about *about, const char *name, struct span text)
+{
+	if (text.len)
+		about->extra[about->n_extra++] =
+			(struct problem_extra){ .name = name, .text = text };
+}
+
+static void tell_date(struct exchange *x, struct problem_about *about, const char *name,
+		      int64_t seconds)
+{
+	char *date = arena_alloc(x->served.request.arena, HTTP_DATE_BYTES);
+
+	if (!seconds)
+		return;
+	http_date(seconds, date);
+	tell_text(about, name, span_of(date));
+}
+
+/* What of the record a refusal tells: never stored content, nor a digest. */
+static void tell_record(struct exchange *x, enum problem problem, struct problem_about *about)
+{
+	const struct ledger_entry *entry = &x->entry;
+	const struct http_field *location = NULL;
+
+	if (problem == PROBLEM_MISMATCH || problem == PROBLEM_RULES_CHANGED)
+		tell_text(about, "state", span_of(state_word(entry)));
+	if (problem == PROBLEM_NOT_RETAINED && entry->stored.status) {
+		location = http_find(&entry->stored.fields, SPAN("Location"), NULL);
+		about->extra[about->n_extra++] =
+			(struct problem_extra){ .name = "original_status",
+						.number = (int64_t)entry->stored.status };
+		if (location)
+			tell_text(about, "location", location->value);
+		tell_date(x, about, "completed_at", entry->completed_at);
+	}
+	if (entry->found != LEDGER_WON && entry->found != LEDGER_UNAVAILABLE)
+		tell_date(x, about, "first_seen_at", entry->first_seen);
+}
+
+static void refuse(struct exchange *x, enum problem problem, const char *detail)
+{
+	struct problem_about about = {
+		.problem = problem,
+		.status = status_of(x, problem),
+		.detail = span_of(detail),
+		.owner = span_of(x->idempotency->owner),
+		.may_have_executed = may_have_executed(x),
+		.enforced = true,
+		.retry_after = retry_after(x, problem),
+	};
+	struct http_answer with;
+
+	if (x->held) {
+		about.request_id = span_of(x->entry.request_id);
+		tell_record(x, problem, &about);
+	}
+	x->served.cause = detail;
+	with = problem_answer(x->served.request.arena, &about);
+	answer(x, verdict_of(problem), &with);
+}
+
+static void answer(struct exchange *x, unsigned verdict, struct http_answer *with)
+{
+	struct served *served = &x->served;
+
+	if (x->held) {
+		served->request_id = span_of(x->entry.request_id);
+		served->key_hash = x->entry.key_hash;
+		if (verdict < VERDICT_PROBLEM)
+			http_add(&with->fields, SPAN("Idempotency-Request-Id"),
+				 served->request_id);
+	}
+	forward_reply(served, verdict, with);
+	if (x->held)
+		ledger_leave(services_of(x)->ledger, &x->entry);
+}
+
+static void end(struct served *served)
+{
+	served->services->in_flight--;
+}

@@ -1,0 +1,464 @@
+/*
+ * Reading what stands there: for reservations that lost, for those that wait for the first request
+ * of their key, and for settles that lost their slot. Reads of one turn go out together, records
+ * of one day in one statement; a waiter never has a query of its own.
+ *
+ * After a lost reply (`doubt`) a row may be this entry's own. What such a read shows counts only
+ * when the transaction that read it has itself committed WAL, so a `confirm` goes first.
+ */
+#include "ledger_internal.h"
+
+#include "log.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define POLL_MAX_MS 250
+
+/* One read under way, with its entries in the order of what is asked for. */
+struct read {
+	struct pg_transaction transaction;
+	struct ledger *ledger;
+	unsigned rows_step;
+	size_t n;
+	bool *seen;
+	struct ledger_entry *entries[];
+};
+
+static struct ledger_entry *entry_of(struct list *link)
+{
+	return container_of(link, struct ledger_entry, link);
+}
+
+static int by_key_hash(const void *a, const void *b)
+{
+	const struct ledger_entry *const *x = a;
+	const struct ledger_entry *const *y = b;
+
+	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
+}
+
+/* A check reads the entry's own record, the others the one that they found. */
+static int64_t asked_op_id(const struct ledger_entry *entry)
+{
+	return entry->state == ENTRY_CHECKING ? entry->op_id : entry->record_op_id;
+}
+
+static int by_op_id(const void *a, const void *b)
+{
+	int64_t x = asked_op_id(*(struct ledger_entry *const *)a);
+	int64_t y = asked_op_id(*(struct ledger_entry *const *)b);
+
+	return (x > y) - (x < y);
+}
+
+static struct read *read_new(struct ledger *ledger, size_t n,
+			     void (*done)(struct pg_transaction *))
+{
+	struct read *read = mem_alloc(sizeof(*read) + n * sizeof(struct ledger_entry *));
+
+	read->ledger = ledger;
+	read->seen = mem_alloc(n);
+	read->transaction.done = done;
+	return read;
+}
+
+static void read_free(struct read *read)
+{
+	mem_free(read->seen);
+	mem_free(read);
+}
+
+/* Moves entries of that day (-1: any) out of the queue into the read. */
+static void take(struct read *read, struct list *queue, enum entry_state state, size_t max,
+		 bool (*wanted)(const struct ledger_entry *, int32_t day), int32_t day)
+{
+	struct list *next = NULL;
+
+	for (struct list *at = queue->next; at != queue && read->n < max; at = next) {
+		struct ledger_entry *entry = entry_of(at);
+
+		next = at->next;
+		if (!wanted(entry, day))
+			continue;
+		list_remove(at);
+		entry->state = state;
+		read->entries[read->n++] = entry;
+	}
+}
+
+static size_t batch_max(const struct ledger *ledger)
+{
+	return (size_t)ledger->settings->ledger.batch_max;
+}
+
+static void confirm(struct ledger *ledger, struct ledger_link *link)
+{
+	pg_params_clear(&ledger->params);
+	pg_send(link->pg, QUERY_confirm, &ledger->params);
+}
+
+/* Back into the queue it came from: the read failed or was lost. */
+static bool again(struct read *read, struct list *queue, enum entry_state state)
+{
+	struct ledger *ledger = read->ledger;
+
+	if (read->transaction.outcome == PG_COMMITTED)
+		return false;
+	if (read->transaction.outcome == PG_FAILED) {
+		log_error(ledger->who, "a read failed: %s (SQLSTATE %s)",
+			  read->transaction.message, read->transaction.sqlstate);
+		ledger->retry_at_ms = loop_now(ledger->loop) + LEDGER_RETRY_MS;
+	}
+	for (size_t i = 0; i < read->n; i++)
+		entry_queue(ledger, read->entries[i], queue, state);
+	read_free(read);
+	return true;
+}
+
+/* --- keys --- */
+
+static enum ledger_same compare(const struct ledger_entry *entry, const struct pg_rows *rows,
+				size_t row)
+{
+	struct span canonical = { (const char *)entry->digest.canonical, DIGEST_BYTES };
+	struct span raw = { (const char *)entry->digest.raw, DIGEST_RAW_BYTES };
+
+	if (pg_int(rows, row, 5) == entry->idempotency->rules.id &&
+	    pg_int(rows, row, 6) == entry->digest.key_id)
+		return span_equal(pg_bytes(rows, row, 3), canonical) ? LEDGER_SAME
+								     : LEDGER_DIFFERENT;
+	return span_equal(pg_bytes(rows, row, 4), raw) ? LEDGER_SAME : LEDGER_RULES_CHANGED;
+}
+
+static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
+{
+	struct ledger *ledger = read->ledger;
+	struct pg_rows *rows = read->transaction.rows[read->rows_step];
+	int64_t op_id = pg_int(rows, row, 1);
+
+	if (op_id == entry->op_id && read->rows_step) { /* ours, and durable: see confirm */
+		entry->day = (int32_t)pg_int(rows, row, 2);
+		entry_won(ledger, entry);
+		return;
+	}
+	if (op_id == entry->op_id) {
+		entry->doubt = true;
+		entry_queue(ledger, entry, &ledger->to_read_key, ENTRY_TO_READ_KEY);
+		return;
+	}
+	entry->record_op_id = op_id;
+	entry->record_day = (int32_t)pg_int(rows, row, 2);
+	entry->expired = pg_int(rows, row, 7) != 0;
+	entry->same = compare(entry, rows, row);
+	entry->first_seen = op_id_ms(op_id) / 1000;
+	entry->age_ms = ledger_clock_us(ledger) / 1000 - op_id_ms(op_id);
+	row_request_id(ledger, op_id, entry->record_day, entry->request_id);
+	if (entry->answered) /* its exchange has gone: nothing of its own stands there */
+		entry_conclude(ledger, entry);
+	else
+		entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
+}
+
+/* It was there when the insert lost, and is gone: released or purged meanwhile. Try again. */
+static void key_gone(struct ledger *ledger, struct ledger_entry *entry)
+{
+	if (entry->answered) {
+		entry_conclude(ledger, entry);
+	} else if (entry->tries++ < LEDGER_RESERVE_TRIES) {
+		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
+	} else {
+		entry->same = LEDGER_SAME;
+		entry_found(ledger, entry, LEDGER_RELEASED, NULL);
+	}
+}
+
+static size_t first_with(const struct read *read, struct span hash)
+{
+	size_t low = 0;
+	size_t high = read->n;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (memcmp(read->entries[middle]->key_hash, hash.at, 16) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Which row is whose is settled before any entry is let go of: it may be freed then. */
+static void keys_done(struct pg_transaction *transaction)
+{
+	struct read *read = container_of(transaction, struct read, transaction);
+	struct ledger *ledger = read->ledger;
+	struct pg_rows *rows = NULL;
+	size_t *row_of = NULL;
+
+	if (again(read, &ledger->to_read_key, ENTRY_TO_READ_KEY))
+		return;
+	rows = transaction->rows[read->rows_step];
+	row_of = mem_alloc(read->n * sizeof(*row_of));
+	for (size_t row = 0; row < pg_rows_count(rows); row++) {
+		struct span hash = pg_bytes(rows, row, 0);
+
+		for (size_t i = first_with(read, hash);
+		     i < read->n && memcmp(read->entries[i]->key_hash, hash.at, 16) == 0; i++) {
+			read->seen[i] = true;
+			row_of[i] = row;
+		}
+	}
+	for (size_t i = 0; i < read->n; i++) {
+		if (read->seen[i])
+			key_found(read, read->entries[i], row_of[i]);
+		else
+			key_gone(ledger, read->entries[i]);
+	}
+	mem_free(row_of);
+	read_free(read);
+}
+
+static bool any(const struct ledger_entry *entry, int32_t day)
+{
+	(void)entry;
+	(void)day;
+	return true;
+}
+
+static void read_keys(struct ledger *ledger, struct ledger_link *link)
+{
+	struct read *read = read_new(ledger, batch_max(ledger), keys_done);
+	bool doubt = false;
+
+	take(read, &ledger->to_read_key, ENTRY_READING_KEY, batch_max(ledger), any, 0);
+	qsort(read->entries, read->n, sizeof(struct ledger_entry *), by_key_hash);
+	for (size_t i = 0; i < read->n; i++)
+		doubt |= read->entries[i]->doubt;
+	pg_begin(link->pg, &read->transaction);
+	if (doubt)
+		confirm(ledger, link);
+	read->rows_step = doubt;
+	pg_params_clear(&ledger->params);
+	pg_array(&ledger->params, PG_UUID, read->n);
+	for (size_t i = 0; i < read->n; i++)
+		pg_add_bytes(&ledger->params,
+			     (struct span){ (const char *)read->entries[i]->key_hash, 16 });
+	pg_send(link->pg, QUERY_read_keys, &ledger->params);
+	pg_end(link->pg);
+}
+
+/* --- records --- */
+
+/* The columns of read_records. */
+enum { R_PLACE, R_KIND, R_STATUS, R_FIELDS, R_BODY, R_HASH, R_WRITER, R_AT, R_LEASE_ENDED };
+
+static void look_again_later(struct ledger *ledger, struct ledger_entry *entry)
+{
+	entry->poll_at_ms = loop_now(ledger->loop) + entry->poll_every_ms;
+	entry->poll_every_ms =
+		entry->poll_every_ms * 2 < POLL_MAX_MS ? entry->poll_every_ms * 2 : POLL_MAX_MS;
+	entry_queue(ledger, entry, &ledger->waiting, ENTRY_WAITING);
+}
+
+/* No end of it is written: whether it still runs its lease says, by PostgreSQL's clock. */
+static void no_event(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
+		     size_t row)
+{
+	bool known = !pg_is_null(rows, row, R_LEASE_ENDED);
+
+	if (!known &&
+	    entry->expired) { /* the day was dropped: completed, for all that is known */
+		entry->retained = false;
+		entry->stored.status = 0;
+		entry_found(ledger, entry, LEDGER_COMPLETED, NULL);
+	} else if (!known || pg_int(rows, row, R_LEASE_ENDED)) {
+		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
+	} else if (entry->waiting && !entry->answered) {
+		look_again_later(ledger, entry);
+	} else {
+		entry_found(ledger, entry, LEDGER_IN_FLIGHT, NULL);
+	}
+}
+
+static struct span copy(struct ledger_entry *entry, struct pg_rows *rows, size_t row,
+			unsigned column)
+{
+	if (pg_is_null(rows, row, column))
+		return (struct span){ NULL, 0 };
+	return arena_copy(entry->arena, pg_bytes(rows, row, column));
+}
+
+/* Does the row say what was written, for whom it was written? */
+static bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fields,
+		     struct span hash)
+{
+	unsigned char due[32];
+
+	row_hash(ledger, entry, entry->record_op_id, &entry->stored, fields, due);
+	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
+	       row_parse_fields(entry->arena, fields, &entry->stored.fields);
+}
+
+static void completed(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
+		      size_t row)
+{
+	struct span fields = copy(entry, rows, row, R_FIELDS);
+
+	entry->completed_at = pg_int(rows, row, R_AT);
+	entry->stored = (struct http_answer){ .status = (unsigned)pg_int(rows, row, R_STATUS),
+					      .body = copy(entry, rows, row, R_BODY) };
+	entry->retained = entry->stored.body.at && !entry->expired;
+	if (entry->same == LEDGER_SAME &&
+	    !row_fits(ledger, entry, fields, pg_bytes(rows, row, R_HASH))) {
+		metrics_add(ledger->metrics, METRIC_replay_mismatches_total, 0, 1);
+		log_error(ledger->who, "the stored response of %s does not fit its hash",
+			  entry->request_id);
+		entry_found(ledger, entry, LEDGER_STOPPED,
+			    "its stored response does not fit its hash");
+		return;
+	}
+	entry_found(ledger, entry, LEDGER_COMPLETED, NULL);
+}
+
+/* Its key was freed between two statements. A waiter says so; a fresh request tries again. */
+static void released(struct ledger *ledger, struct ledger_entry *entry)
+{
+	if (entry->waiting || entry->answered || entry->tries++ >= LEDGER_RESERVE_TRIES)
+		entry_found(ledger, entry, LEDGER_RELEASED, NULL);
+	else
+		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
+}
+
+static void record_found(struct ledger *ledger, struct ledger_entry *entry,
+			 struct pg_rows *rows, size_t row)
+{
+	if (pg_is_null(rows, row, R_KIND)) {
+		no_event(ledger, entry, rows, row);
+		return;
+	}
+	switch (pg_int(rows, row, R_KIND)) {
+	case EVENT_COMPLETED:
+		completed(ledger, entry, rows, row);
+		break;
+	case EVENT_RELEASED:
+		released(ledger, entry);
+		break;
+	default: /* unknown; or what a later version writes, which is no permission to send */
+		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
+		break;
+	}
+}
+
+static void checked(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
+		    size_t row)
+{
+	static const int kinds[] = { [LEDGER_COMPLETE] = EVENT_COMPLETED,
+				     [LEDGER_MARK_UNKNOWN] = EVENT_UNKNOWN,
+				     [LEDGER_RELEASE] = EVENT_RELEASED };
+	bool ours = !pg_is_null(rows, row, R_KIND) &&
+		    pg_int(rows, row, R_WRITER) == ledger->token &&
+		    pg_int(rows, row, R_KIND) == kinds[entry->outcome];
+
+	entry_settled(ledger, entry, ours ? LEDGER_SETTLED : LEDGER_FENCED);
+}
+
+/* A row comes back for every id that was asked for, with its place in the array. */
+static void records_done(struct pg_transaction *transaction)
+{
+	struct read *read = container_of(transaction, struct read, transaction);
+	struct ledger *ledger = read->ledger;
+	bool checking = read->entries[0]->state == ENTRY_CHECKING;
+	struct pg_rows *rows = NULL;
+
+	if (again(read, checking ? &ledger->to_check : &ledger->to_read_record,
+		  checking ? ENTRY_TO_CHECK : ENTRY_TO_READ_RECORD))
+		return;
+	rows = transaction->rows[read->rows_step];
+	assert(pg_rows_count(rows) == read->n);
+	for (size_t row = 0; row < read->n; row++) {
+		size_t place = (size_t)pg_int(rows, row, R_PLACE) - 1;
+
+		assert(place < read->n && !read->seen[place]);
+		read->seen[place] = true;
+		if (checking)
+			checked(ledger, read->entries[place], rows, row);
+		else
+			record_found(ledger, read->entries[place], rows, row);
+	}
+	read_free(read);
+}
+
+static bool of_day(const struct ledger_entry *entry, int32_t day)
+{
+	return (entry->state == ENTRY_TO_CHECK ? entry->day : entry->record_day) == day;
+}
+
+/* The records of one day, the one of the first in the queue. */
+static void read_records(struct ledger *ledger, struct ledger_link *link, struct list *queue)
+{
+	struct read *read = read_new(ledger, batch_max(ledger), records_done);
+	bool checking = queue == &ledger->to_check;
+	struct ledger_entry *first = entry_of(queue->next);
+	int32_t day = checking ? first->day : first->record_day;
+
+	take(read, queue, checking ? ENTRY_CHECKING : ENTRY_READING_RECORD, batch_max(ledger),
+	     of_day, day);
+	qsort(read->entries, read->n, sizeof(struct ledger_entry *), by_op_id);
+	pg_begin(link->pg, &read->transaction);
+	if (checking)
+		confirm(ledger, link);
+	read->rows_step = checking;
+	pg_params_clear(&ledger->params);
+	pg_array(&ledger->params, PG_INT8, read->n);
+	for (size_t i = 0; i < read->n; i++)
+		pg_add_int(&ledger->params, PG_INT8, asked_op_id(read->entries[i]));
+	pg_add_int(&ledger->params, PG_DATE, day);
+	pg_send(link->pg, QUERY_read_records, &ledger->params);
+	pg_end(link->pg);
+}
+
+void ledger_read(struct ledger *ledger)
+{
+	struct ledger_link *link = ledger_any_link(ledger);
+
+	if (!link || loop_now(ledger->loop) < ledger->retry_at_ms)
+		return;
+	while (!list_empty(&ledger->to_read_key))
+		read_keys(ledger, link);
+	while (!list_empty(&ledger->to_read_record))
+		read_records(ledger, link, &ledger->to_read_record);
+	while (!list_empty(&ledger->to_check))
+		read_records(ledger, link, &ledger->to_check);
+}
+
+/* --- waiters --- */
+
+static void look(struct ledger *ledger, struct ledger_entry *entry)
+{
+	entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
+}
+
+void waiters_due(struct ledger *ledger, int64_t now_ms)
+{
+	struct list *next = NULL;
+
+	for (struct list *at = ledger->waiting.next; at != &ledger->waiting; at = next) {
+		next = at->next;
+		if (entry_of(at)->poll_at_ms <= now_ms)
+			look(ledger, entry_of(at));
+	}
+}
+
+/* The attempt that they wait for has ended on this very worker: no need to wait for the poll. */
+void waiters_wake(struct ledger *ledger, int64_t op_id)
+{
+	struct list *next = NULL;
+
+	for (struct list *at = ledger->waiting.next; at != &ledger->waiting; at = next) {
+		next = at->next;
+		if (entry_of(at)->record_op_id == op_id)
+			look(ledger, entry_of(at));
+	}
+}

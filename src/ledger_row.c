@@ -1,0 +1,168 @@
+/*
+ * What stands in the ledger's rows, byte for byte: op_ids, key hashes, logical request ids, header
+ * fields and the hash of a stored response. Other instances and later versions read them: a
+ * change here is a change of the schema.
+ */
+#include "ledger_internal.h"
+
+#include "digest.h"
+
+#include <assert.h>
+
+/* op_id = milliseconds since 2020 << 22 | instance << 11 | counter: time-ordered, unique while
+ * an instance number has one owner, and never backward within a worker. */
+#define INSTANCE_SHIFT 11
+#define TIME_SHIFT     22
+#define COUNTER_LIMIT  2048U
+
+int64_t ledger_clock_us(const struct ledger *ledger)
+{
+	return loop_clock_us() + ledger->clock_offset_us;
+}
+
+int64_t op_id_make(struct ledger *ledger)
+{
+	int64_t ms = ledger_clock_us(ledger) / 1000 - LEDGER_EPOCH_MS;
+
+	assert(ledger->instance >= 0);
+	if (ms > ledger->op_ms) {
+		ledger->op_ms = ms;
+		ledger->op_count = 0;
+	} else if (++ledger->op_count == COUNTER_LIMIT) { /* or the clock went back: count on */
+		ledger->op_ms++;
+		ledger->op_count = 0;
+	}
+	return ledger->op_ms << TIME_SHIFT | (int64_t)ledger->instance << INSTANCE_SHIFT |
+	       ledger->op_count;
+}
+
+int64_t op_id_ms(int64_t op_id)
+{
+	return (op_id >> TIME_SHIFT) + LEDGER_EPOCH_MS;
+}
+
+/*
+ * 128 bits of HMAC-SHA-256 over the length-prefixed account, operation and key. A key that has
+ * its time in it (UUIDv7, ULID) keeps it in front, with 80 bits of the HMAC: still a function
+ * of the three, and the index is filled in order.
+ */
+void row_key_hash(struct ledger *ledger, struct ledger_entry *entry)
+{
+	struct hash *hash = ledger->key_hasher;
+	unsigned char full[32];
+	uint64_t ms = 0;
+
+	hash_reset(hash);
+	hash_add_span(hash, entry->account);
+	hash_add_span(hash, span_of(entry->idempotency->operation));
+	hash_add_span(hash, entry->key);
+	hash_end(hash, full);
+	memcpy(entry->key_hash, full, sizeof(entry->key_hash));
+	if (!key_time(entry->key, &ms))
+		return;
+	for (int i = 0; i < 6; i++)
+		entry->key_hash[i] = (unsigned char)(ms >> (40 - 8 * i));
+}
+
+static void put_big_endian(unsigned char *out, uint64_t value, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		out[i] = (unsigned char)(value >> (8 * (bytes - 1 - i)));
+}
+
+/* req_ and the base32 of one AES block that holds op_id and day: opaque, and found again. */
+void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
+		    char out[LEDGER_REQUEST_ID_BYTES])
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+	unsigned char plain[16] = { 0 };
+	unsigned char block[17] = { 0 }; /* one more, for the last letter's missing bits */
+
+	put_big_endian(plain, (uint64_t)op_id, 8);
+	put_big_endian(plain + 8, (uint64_t)day, 4);
+	block_encrypt(ledger->request_id_key, plain, block);
+	memcpy(out, "req_", 4);
+	for (unsigned i = 0; i < 26; i++) {
+		unsigned bit = i * 5;
+		unsigned pair = (unsigned)block[bit / 8] << 8 | block[bit / 8 + 1];
+
+		out[4 + i] = letters[(pair >> (11 - bit % 8)) & 31];
+	}
+	out[30] = 0;
+}
+
+/* "name: value" lines with CRLF: names are tokens and values hold neither CR nor LF. */
+struct span row_fields(struct arena *arena, const struct http_fields *fields)
+{
+	size_t len = 0;
+	char *at = NULL;
+	char *out = NULL;
+
+	for (size_t i = 0; i < fields->n; i++)
+		len += fields->at[i].name.len + fields->at[i].value.len + 4;
+	out = at = arena_alloc(arena, len);
+	for (size_t i = 0; i < fields->n; i++) {
+		const struct http_field *field = &fields->at[i];
+
+		memcpy(at, field->name.at, field->name.len);
+		at += field->name.len;
+		memcpy(at, ": ", 2);
+		at += 2;
+		if (field->value.len)
+			memcpy(at, field->value.at, field->value.len);
+		at += field->value.len;
+		memcpy(at, "\r\n", 2);
+		at += 2;
+	}
+	return (struct span){ out, len };
+}
+
+/* One line off the front of the text; false where it is none. */
+static bool take_field(struct span *text, struct http_field *field)
+{
+	const char *end = memmem(text->at, text->len, "\r\n", 2);
+	const char *colon = end ? memmem(text->at, (size_t)(end - text->at), ": ", 2) : NULL;
+
+	if (!colon)
+		return false;
+	field->name = (struct span){ text->at, (size_t)(colon - text->at) };
+	field->value = (struct span){ colon + 2, (size_t)(end - colon - 2) };
+	text->len -= (size_t)(end + 2 - text->at);
+	text->at = end + 2;
+	return true;
+}
+
+bool row_parse_fields(struct arena *arena, struct span text, struct http_fields *fields)
+{
+	*fields = (struct http_fields){
+		arena_alloc(arena, sizeof(struct http_field) * HTTP_FIELDS_MAX), 0
+	};
+	while (text.len) {
+		if (fields->n == HTTP_FIELDS_MAX || !take_field(&text, &fields->at[fields->n]))
+			return false;
+		fields->n++;
+	}
+	return true;
+}
+
+/* SHA-256 over whose it is (account, operation, key), op_id, slot, status, fields and body. An
+ * answer that was stored for somebody else, or was changed, does not fit. */
+void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
+	      const struct http_answer *answer, struct span fields, unsigned char out[32])
+{
+	struct hash *hash = ledger->row_hasher;
+	unsigned char numbers[13];
+
+	put_big_endian(numbers, (uint64_t)op_id, 8);
+	put_big_endian(numbers + 8, 1, 2); /* the slot */
+	put_big_endian(numbers + 10, answer->status, 2);
+	numbers[12] = answer->body.at != NULL;
+	hash_reset(hash);
+	hash_add_span(hash, entry->account);
+	hash_add_span(hash, span_of(entry->idempotency->operation));
+	hash_add_span(hash, entry->key);
+	hash_add(hash, numbers, sizeof(numbers));
+	hash_add_span(hash, fields);
+	hash_add_span(hash, answer->body);
+	hash_end(hash, out);
+}

@@ -1,0 +1,556 @@
+/*
+ * The combined batch: settles and reservations under one Sync and one commit. It is collected
+ * while the one before it commits, so it grows with the load and a lone request does not wait.
+ *
+ * Every transaction takes its locks in one order (key inserts, attention, events, key deletes),
+ * each sorted, so that overlapping batches of many gateways cannot deadlock.
+ *
+ * What a failure means:
+ *   lost connection, 40P01, 40001    the same rows again, under the same op_ids
+ *   class 22 or 23, 55P03, 57014     one row may be the cause: halves, settles first and alone; a row
+ *                                    that fails by itself is given up, alone
+ *   anything else                    reservations are not available; settles again a little later
+ */
+#include "ledger_internal.h"
+
+#include "log.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* A settle this near to the end of its lease may have been listed by a sweep. */
+#define LEASE_MARGIN_MS 2000
+
+static struct ledger_entry *entry_of(struct list *link)
+{
+	return container_of(link, struct ledger_entry, link);
+}
+
+static int by_key_hash(const void *a, const void *b)
+{
+	const struct ledger_entry *const *x = a;
+	const struct ledger_entry *const *y = b;
+
+	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
+}
+
+static int by_op_id(const void *a, const void *b)
+{
+	const struct ledger_entry *const *x = a;
+	const struct ledger_entry *const *y = b;
+
+	return ((*x)->op_id > (*y)->op_id) - ((*x)->op_id < (*y)->op_id);
+}
+
+/* Sorts a list of entries, and leaves them in ledger->sorted as well. */
+static void sort(struct ledger *ledger, struct list *list,
+		 int (*order)(const void *, const void *))
+{
+	size_t n = 0;
+	struct list *at = NULL;
+
+	while ((at = list_shift(list)) != NULL)
+		ledger->sorted[n++] = entry_of(at);
+	qsort(ledger->sorted, n, sizeof(*ledger->sorted), order);
+	for (size_t i = 0; i < n; i++)
+		list_append(list, &ledger->sorted[i]->link);
+}
+
+static struct span bytes_of(const void *at, size_t len)
+{
+	return (struct span){ at, len };
+}
+
+static struct span operation_of(const struct ledger_entry *entry)
+{
+	return span_of(entry->idempotency->operation);
+}
+
+static size_t weight(const struct ledger_entry *entry)
+{
+	return 300 + entry->account.len + entry->key.len +
+	       (entry->state == ENTRY_TO_SETTLE ? entry->fields.len + entry->result.body.len
+						: 0);
+}
+
+struct room {
+	size_t rows, bytes;
+};
+
+static bool fits(struct ledger *ledger, struct room *room, struct list *queue)
+{
+	size_t more = list_empty(queue) ? 0 : weight(entry_of(queue->next));
+
+	if (more == 0 || room->rows == ledger->limit ||
+	    (room->rows && room->bytes + more > LEDGER_BATCH_BYTES))
+		return false;
+	room->rows++;
+	room->bytes += more;
+	return true;
+}
+
+static void take_settles(struct ledger *ledger, struct batch *batch, struct room *room)
+{
+	while (fits(ledger, room, &ledger->to_settle)) {
+		struct ledger_entry *entry = entry_of(list_shift(&ledger->to_settle));
+
+		entry->state = ENTRY_SETTLING;
+		if (entry->outcome == LEDGER_RELEASE) {
+			list_append(&batch->releases, &entry->link);
+			batch->n_releases++;
+		} else {
+			list_append(&batch->completions, &entry->link);
+			batch->n_completions++;
+		}
+	}
+}
+
+static void take_reserves(struct ledger *ledger, struct batch *batch, struct room *room)
+{
+	while (fits(ledger, room, &ledger->to_reserve)) {
+		struct ledger_entry *entry = entry_of(list_shift(&ledger->to_reserve));
+		enum ledger_found refused = LEDGER_STOPPED;
+		const char *why = operation_refused(ledger, entry->idempotency, &refused);
+
+		if (why && !entry->doubt) {
+			room->rows--;
+			entry_found(ledger, entry, refused, why);
+			continue;
+		}
+		if (!entry->op_id) {
+			entry->op_id = op_id_make(ledger);
+			row_key_hash(ledger, entry);
+		}
+		if (!entry->sent_ms)
+			entry->sent_ms = loop_now(ledger->loop);
+		entry->state = ENTRY_RESERVING;
+		list_append(&batch->reserves, &entry->link);
+		batch->n_reserves++;
+	}
+}
+
+#define EACH(n, add)                                                                           \
+	for (size_t i = 0; i < (n); i++) {                                                     \
+		const struct ledger_entry *e = all[i];                                         \
+		add;                                                                           \
+	}
+
+static void send_reserves(struct ledger *ledger, struct batch *batch)
+{
+	struct pg_params *p = &ledger->params;
+	struct ledger_entry **all = ledger->sorted;
+	size_t n = batch->n_reserves;
+
+	sort(ledger, &batch->reserves, by_key_hash);
+	pg_params_clear(p);
+	pg_array(p, PG_UUID, n);
+	EACH(n, pg_add_bytes(p, bytes_of(e->key_hash, sizeof(e->key_hash))))
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->op_id))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, pg_add_bytes(p, bytes_of(e->digest.canonical, DIGEST_BYTES)))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, pg_add_bytes(p, bytes_of(e->digest.raw, DIGEST_RAW_BYTES)))
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->rules.id))
+	pg_array(p, PG_INT4, n);
+	EACH(n, pg_add_int(p, PG_INT4, e->digest.key_id))
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->retention))
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->tombstone))
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->lease))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, pg_add_bytes(p, e->account))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, pg_add_bytes(p, operation_of(e)))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, pg_add_bytes(p, e->key))
+	pg_add_bytes(p, span_of(ledger->gateway));
+	pg_add_bytes(p, bytes_of(ledger->settings->fingerprint,
+				 sizeof(ledger->settings->fingerprint)));
+	batch->reserve_step = (int)batch->transaction.steps;
+	pg_send(batch->link->pg, QUERY_reserve, p);
+}
+
+/* The unknown ones of the completions, for the attention list. */
+static void send_attention(struct ledger *ledger, struct batch *batch)
+{
+	struct pg_params *p = &ledger->params;
+	struct ledger_entry **all = ledger->sorted;
+	size_t n = 0;
+
+	for (size_t i = 0; i < batch->n_completions; i++)
+		if (all[i]->outcome == LEDGER_MARK_UNKNOWN)
+			n++;
+	if (!n)
+		return;
+#define UNKNOWN(add) EACH(batch->n_completions, if (e->outcome == LEDGER_MARK_UNKNOWN) add)
+	pg_params_clear(p);
+	pg_array(p, PG_INT8, n);
+	UNKNOWN(pg_add_int(p, PG_INT8, op_id_ms(e->op_id) * 1000))
+	pg_array(p, PG_INT8, n);
+	UNKNOWN(pg_add_int(p, PG_INT8, e->op_id))
+	pg_array(p, PG_DATE, n);
+	UNKNOWN(pg_add_int(p, PG_DATE, e->day))
+	pg_array(p, PG_UUID, n);
+	UNKNOWN(pg_add_bytes(p, bytes_of(e->key_hash, sizeof(e->key_hash))))
+	pg_array(p, PG_BYTEA, n);
+	UNKNOWN(pg_add_bytes(p, e->account))
+	pg_array(p, PG_BYTEA, n);
+	UNKNOWN(pg_add_bytes(p, operation_of(e)))
+	pg_array(p, PG_BYTEA, n);
+	UNKNOWN(pg_add_bytes(p, e->key))
+	pg_array(p, PG_BYTEA, n);
+	UNKNOWN(pg_add_bytes(p, span_of(e->cause)))
+#undef UNKNOWN
+	pg_send(batch->link->pg, QUERY_attention_add, p);
+}
+
+static void add_or_null(struct pg_params *p, bool there, struct span bytes)
+{
+	if (there)
+		pg_add_bytes(p, bytes);
+	else
+		pg_add_null(p);
+}
+
+static void send_completions(struct ledger *ledger, struct batch *batch)
+{
+	struct pg_params *p = &ledger->params;
+	struct ledger_entry **all = ledger->sorted;
+	size_t n = batch->n_completions;
+
+	sort(ledger, &batch->completions, by_op_id);
+	send_attention(ledger, batch);
+#define DONE (e->outcome == LEDGER_COMPLETE)
+	pg_params_clear(p);
+	pg_add_int(p, PG_INT8, ledger->token);
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->op_id))
+	pg_array(p, PG_DATE, n);
+	EACH(n, pg_add_int(p, PG_DATE, e->day))
+	pg_array(p, PG_INT2, n);
+	EACH(n, pg_add_int(p, PG_INT2, DONE ? EVENT_COMPLETED : EVENT_UNKNOWN))
+	pg_array(p, PG_INT2, n);
+	EACH(n, if (DONE) pg_add_int(p, PG_INT2, e->result.status); else pg_add_null(p))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, add_or_null(p, DONE, e->fields))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, add_or_null(p, DONE && e->result.body.at, e->result.body))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, add_or_null(p, DONE, bytes_of(e->hash, sizeof(e->hash))))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, add_or_null(p, e->cause != NULL, span_of(e->cause)))
+#undef DONE
+	batch->settle_step = (int)batch->transaction.steps;
+	pg_send(batch->link->pg, QUERY_settle, p);
+}
+
+static void send_releases(struct ledger *ledger, struct batch *batch)
+{
+	struct pg_params *p = &ledger->params;
+	struct ledger_entry **all = ledger->sorted;
+	size_t n = batch->n_releases;
+
+	sort(ledger, &batch->releases, by_op_id);
+	pg_params_clear(p);
+	pg_add_int(p, PG_INT8, ledger->token);
+	pg_array(p, PG_INT8, n);
+	EACH(n, pg_add_int(p, PG_INT8, e->op_id))
+	pg_array(p, PG_DATE, n);
+	EACH(n, pg_add_int(p, PG_DATE, e->day))
+	pg_array(p, PG_UUID, n);
+	EACH(n, pg_add_bytes(p, bytes_of(e->key_hash, sizeof(e->key_hash))))
+	pg_array(p, PG_BYTEA, n);
+	EACH(n, add_or_null(p, e->cause != NULL, span_of(e->cause)))
+	batch->release_step = (int)batch->transaction.steps;
+	pg_send(batch->link->pg, QUERY_release, p);
+}
+
+static bool overdue(const struct ledger *ledger, const struct ledger_entry *entry)
+{
+	return entry->outcome != LEDGER_MARK_UNKNOWN &&
+	       loop_now(ledger->loop) >
+		       entry->sent_ms + entry->idempotency->lease - LEASE_MARGIN_MS;
+}
+
+/* Attempts that end near or after the end of their lease leave the attention list. */
+static void send_unlisting(struct ledger *ledger, struct batch *batch)
+{
+	struct pg_params *p = &ledger->params;
+	struct list *const lists[] = { &batch->completions, &batch->releases };
+	struct ledger_entry **late = ledger->sorted;
+	size_t n = 0;
+
+	for (size_t l = 0; l < ARRAY_LEN(lists); l++)
+		for (struct list *at = lists[l]->next; at != lists[l]; at = at->next)
+			if (overdue(ledger, entry_of(at)))
+				late[n++] = entry_of(at);
+	if (!n)
+		return;
+	qsort(late, n, sizeof(struct ledger_entry *), by_op_id);
+	pg_params_clear(p);
+	pg_array(p, PG_INT8, n);
+	for (size_t i = 0; i < n; i++)
+		pg_add_int(p, PG_INT8, late[i]->op_id);
+	pg_send(batch->link->pg, QUERY_attention_remove, p);
+}
+
+/* --- what came of it --- */
+
+static void requeue(struct ledger *ledger, struct list *list, enum entry_state state,
+		    bool doubt)
+{
+	struct list *at = NULL;
+
+	while ((at = list_shift(list)) != NULL) {
+		struct ledger_entry *entry = entry_of(at);
+
+		entry->doubt |= doubt;
+		entry->state = state;
+		list_append(state == ENTRY_TO_RESERVE ? &ledger->to_reserve
+						      : &ledger->to_settle,
+			    at);
+	}
+}
+
+static void requeue_all(struct ledger *ledger, struct batch *batch, bool doubt)
+{
+	requeue(ledger, &batch->completions, ENTRY_TO_SETTLE, doubt);
+	requeue(ledger, &batch->releases, ENTRY_TO_SETTLE, doubt);
+	requeue(ledger, &batch->reserves, ENTRY_TO_RESERVE, doubt);
+}
+
+/* Takes the entries whose op_id came back out of `from`; rows come in nearly the list's order. */
+static void take_returned(struct pg_rows *rows, struct list *from, struct list *to)
+{
+	size_t n = pg_rows_count(rows);
+	struct list *at = from->next;
+
+	for (size_t row = 0; row < n; row++) {
+		int64_t op_id = pg_int(rows, row, 0);
+		struct list *start = at;
+
+		while (at == from || entry_of(at)->op_id != op_id) {
+			at = at->next;
+			assert(at != start); /* an id comes back that was never sent */
+		}
+		struct list *next = at->next;
+
+		list_remove(at);
+		list_append(to, at);
+		at = list_empty(from) ? from : next;
+	}
+}
+
+static void won_but_not_durable(struct ledger *ledger, struct ledger_entry *entry)
+{
+	atomic_store(&ledger->durable, false);
+	log_error(ledger->who,
+		  "synchronous_commit is off or local for this role or database: a "
+		  "reservation could be lost, so nothing is forwarded");
+	if (!entry->answered) {
+		entry->found = LEDGER_UNAVAILABLE;
+		entry->why = "the ledger does not commit durably";
+		entry_answer(ledger, entry);
+	}
+	entry_won(ledger, entry); /* which releases it */
+}
+
+static void reserves_ended(struct ledger *ledger, struct batch *batch)
+{
+	struct pg_rows *rows = batch->transaction.rows[batch->reserve_step];
+	struct list won;
+	struct list *at = NULL;
+	size_t row = 0;
+
+	list_init(&won);
+	take_returned(rows, &batch->reserves, &won); /* in the rows' order */
+	while ((at = list_shift(&batch->reserves)) != NULL)
+		entry_queue(ledger, entry_of(at), &ledger->to_read_key, ENTRY_TO_READ_KEY);
+	for (; (at = list_shift(&won)) != NULL; row++) {
+		struct ledger_entry *entry = entry_of(at);
+
+		entry->day = (int32_t)pg_int(rows, row, 1);
+		if (pg_int(rows, row, 2))
+			entry_won(ledger, entry);
+		else
+			won_but_not_durable(ledger, entry);
+	}
+}
+
+static void settles_ended(struct ledger *ledger, struct pg_rows *rows, struct list *list)
+{
+	struct list settled;
+	struct list *at = NULL;
+
+	list_init(&settled);
+	take_returned(rows, list, &settled);
+	while ((at = list_shift(list)) != NULL)
+		entry_queue(ledger, entry_of(at), &ledger->to_check, ENTRY_TO_CHECK);
+	while ((at = list_shift(&settled)) != NULL)
+		entry_settled(ledger, entry_of(at), LEDGER_SETTLED);
+}
+
+static void committed(struct ledger *ledger, struct batch *batch)
+{
+	size_t full = (size_t)ledger->settings->ledger.batch_max;
+
+	ledger->limit = ledger->limit * 2 < full ? ledger->limit * 2 : full;
+	if (ledger->limit == full)
+		ledger->settles_alone = false;
+	ledger_write(ledger); /* before the results are worked on: the server need not wait */
+	pg_flush(batch->link->pg);
+	if (batch->settle_step >= 0)
+		settles_ended(ledger, batch->transaction.rows[batch->settle_step],
+			      &batch->completions);
+	if (batch->release_step >= 0)
+		settles_ended(ledger, batch->transaction.rows[batch->release_step],
+			      &batch->releases);
+	if (batch->reserve_step >= 0)
+		reserves_ended(ledger, batch);
+}
+
+static void refuse_reserves(struct ledger *ledger, struct batch *batch, const char *why)
+{
+	struct list *at = NULL;
+
+	while ((at = list_shift(&batch->reserves)) != NULL) {
+		struct ledger_entry *entry = entry_of(at);
+
+		if (entry->doubt) { /* an earlier try may stand there: go on until that is known */
+			entry->state = ENTRY_TO_RESERVE;
+			list_append(&ledger->to_reserve, at);
+		} else {
+			entry_found(ledger, entry, LEDGER_UNAVAILABLE, why);
+		}
+	}
+}
+
+static bool is(const struct batch *batch, const char *sqlstate)
+{
+	return strcmp(batch->transaction.sqlstate, sqlstate) == 0;
+}
+
+static bool is_class(const struct batch *batch, const char *class)
+{
+	return strncmp(batch->transaction.sqlstate, class, 2) == 0;
+}
+
+/* One row, by itself, and PostgreSQL does not take it. */
+static void give_up_row(struct ledger *ledger, struct batch *batch)
+{
+	struct list *at = NULL;
+
+	refuse_reserves(ledger, batch, "the ledger does not take this record");
+	list_move(&batch->completions, &batch->releases);
+	while ((at = list_shift(&batch->completions)) != NULL)
+		entry_settled(ledger, entry_of(at), LEDGER_FENCED);
+}
+
+static void failed(struct ledger *ledger, struct batch *batch)
+{
+	size_t n = batch->n_reserves + batch->n_completions + batch->n_releases;
+	bool timed_out = is(batch, "55P03") || is(batch, "57014");
+	bool data = is_class(batch, "22") || is_class(batch, "23");
+
+	if (is(batch, "40P01") || is(batch, "40001")) {
+		requeue_all(ledger, batch, false);
+		return;
+	}
+	log_error(ledger->who, "a batch of %zu rows failed: %s (SQLSTATE %s)", n,
+		  batch->transaction.message, batch->transaction.sqlstate);
+	if ((timed_out || data) && n > 1) {
+		ledger->limit = n / 2;
+		ledger->settles_alone = true;
+		requeue_all(ledger, batch, false);
+		return;
+	}
+	if (data) {
+		give_up_row(ledger, batch);
+		return;
+	}
+	ledger->retry_at_ms = loop_now(ledger->loop) + LEDGER_RETRY_MS;
+	refuse_reserves(ledger, batch, timed_out ? "it is too slow" : "it refuses to write");
+	requeue_all(ledger, batch, false);
+	if (is(batch, "25006"))
+		pg_drop(batch->link->pg, "the server is read-only");
+}
+
+static void batch_done(struct pg_transaction *transaction)
+{
+	struct batch *batch = container_of(transaction, struct batch, transaction);
+	struct ledger *ledger = batch->link->ledger;
+
+	batch->link->batch = NULL;
+	switch (transaction->outcome) {
+	case PG_COMMITTED:
+		committed(ledger, batch);
+		break;
+	case PG_FAILED:
+		failed(ledger, batch);
+		break;
+	case PG_LOST:
+		requeue_all(ledger, batch, true);
+		break;
+	}
+	mem_free(batch);
+}
+
+static struct batch *batch_new(struct ledger_link *link)
+{
+	struct batch *batch = mem_alloc(sizeof(*batch));
+
+	batch->link = link;
+	list_init(&batch->reserves);
+	list_init(&batch->completions);
+	list_init(&batch->releases);
+	batch->reserve_step = batch->settle_step = batch->release_step = -1;
+	batch->transaction.done = batch_done;
+	return batch;
+}
+
+static void send(struct ledger *ledger, struct batch *batch)
+{
+	struct ledger_link *link = batch->link;
+
+	link->batch = batch;
+	metrics_observe_count(ledger->metrics, METRIC_ledger_batch_rows, 0,
+			      batch->n_reserves + batch->n_completions + batch->n_releases);
+	pg_begin(link->pg, &batch->transaction);
+	if (batch->n_reserves)
+		send_reserves(ledger, batch);
+	send_unlisting(ledger, batch);
+	if (batch->n_completions)
+		send_completions(ledger, batch);
+	if (batch->n_releases)
+		send_releases(ledger, batch);
+	pg_end(link->pg);
+}
+
+void ledger_write(struct ledger *ledger)
+{
+	if (loop_now(ledger->loop) < ledger->retry_at_ms)
+		return;
+	for (size_t i = 0; i < ledger->n_links; i++) {
+		struct ledger_link *link = &ledger->links[i];
+		struct room room = { 0 };
+		struct batch *batch = NULL;
+
+		if (link->batch || !link->checked || !pg_up(link->pg))
+			continue;
+		if (list_empty(&ledger->to_settle) &&
+		    (list_empty(&ledger->to_reserve) || !ledger_ready(ledger)))
+			return;
+		batch = batch_new(link);
+		take_settles(ledger, batch, &room);
+		if (ledger_ready(ledger) && !(ledger->settles_alone && room.rows))
+			take_reserves(ledger, batch, &room);
+		if (room.rows)
+			send(ledger, batch);
+		else
+			mem_free(batch);
+	}
+}

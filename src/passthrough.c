@@ -1,0 +1,101 @@
+/*
+ * A request that is not enforced: a route without idempotency, a safe method, an optional key that is
+ * missing. The gateway is a plain proxy here: one forward, never repeated, the answer as it
+ * comes. Bodies are held whole, both ways, within limits.bytes_in_flight.
+ *
+ * It does not know the ledger.
+ */
+#include "passthrough.h"
+
+#include "account.h"
+
+#include <assert.h>
+
+/* The largest request body; the sum over all requests is bounded by bytes_in_flight.
+ * A chunked one counts as the largest it may become, from its head on. */
+#define BODY_MAX         ((size_t)64 * 1024 * 1024)
+#define BODY_MAX_CHUNKED ((size_t)8 * 1024 * 1024)
+
+struct passthrough {
+	struct served served; /* first */
+	struct upstream_call call;
+};
+const size_t passthrough_size = sizeof(struct passthrough);
+
+/* How a forward ended, and what the client hears where there is no answer to pass on. */
+static const enum problem problems[] = {
+	[UPSTREAM_ANSWERED] = PROBLEM_NONE,
+	[UPSTREAM_NOT_SENT] = PROBLEM_UPSTREAM_UNREACHABLE,
+	[UPSTREAM_TIMED_OUT] = PROBLEM_UPSTREAM_TIMEOUT,
+	[UPSTREAM_CUT] = PROBLEM_UPSTREAM_BAD,
+	[UPSTREAM_MALFORMED] = PROBLEM_UPSTREAM_BAD,
+};
+
+void passthrough_refuse(struct served *served, const struct problem_about *about)
+{
+	struct http_answer answer = problem_answer(served->request.arena, about);
+
+	forward_reply(served, verdict_of(about->problem), &answer);
+}
+
+static void refuse(struct served *served, enum problem problem, const char *detail)
+{
+	passthrough_refuse(served,
+			   &(struct problem_about){
+				   .problem = problem,
+				   .detail = span_of(detail),
+				   .may_have_executed = forward_has_key(&served->request),
+				   .retry_after = problem == PROBLEM_OVERLOADED ||
+						  problem == PROBLEM_UPSTREAM_UNREACHABLE,
+			   });
+}
+
+static void forwarded(struct upstream_call *call)
+{
+	struct passthrough *pass = container_of(call, struct passthrough, call);
+	struct http_answer answer;
+
+	pass->served.forward_us = call->total_us;
+	pass->served.cause = call->cause;
+	if (problems[call->end]) {
+		refuse(&pass->served, problems[call->end], call->cause);
+		return;
+	}
+	answer = forward_answer(call->arena, &call->answer);
+	forward_reply(&pass->served, VERDICT_PASSED, &answer);
+}
+
+static void body(struct served *served)
+{
+	struct passthrough *pass = container_of(served, struct passthrough, served);
+
+	if (served->request.body_too_large) {
+		refuse(served, PROBLEM_BODY_TOO_LARGE, NULL);
+		return;
+	}
+	forward_prepare(served, &pass->call, false);
+	pass->call.answer_max = FORWARD_ANSWER_MAX;
+	pass->call.start_within_ms = served->route->upstream->timeout;
+	pass->call.done = forwarded;
+	upstream_send(served->services->upstreams, &pass->call);
+}
+
+void passthrough_head(struct served *served, const struct account_settings *account)
+{
+	struct span name;
+	const char *why = NULL;
+	enum problem problem =
+		account ? account_of(account, &served->request, &name, &why) : PROBLEM_NONE;
+	size_t announced = listener_body_announced(&served->request);
+	bool chunked = announced == SIZE_MAX;
+
+	served->body = body;
+	if (problem)
+		refuse(served, problem, why);
+	else if (!chunked && announced > BODY_MAX)
+		refuse(served, PROBLEM_BODY_TOO_LARGE, NULL);
+	else if (!forward_admit(served, chunked ? BODY_MAX_CHUNKED : announced))
+		refuse(served, PROBLEM_OVERLOADED, NULL);
+	else
+		listener_read_body(&served->request, chunked ? BODY_MAX_CHUNKED : BODY_MAX);
+}

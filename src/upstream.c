@@ -1,0 +1,477 @@
+/*
+ * A call's life: it waits for a connection, is written once, and is read to its end.
+ *
+ *   upstream_send -> start -> begin -> push -> pull -> end -> `done`, from upstreams_run
+ *                      |        ^
+ *               waits or opens -+
+ *
+ * "Not sent" is said only where it is proved: no connection came to be, or the first send() on
+ * the socket failed with no byte accepted. Over TLS the first SSL_write proves nothing, whatever
+ * it returns. Only such a call goes on to another connection (a pooled one that was dead: once;
+ * a server that cannot be reached: the next); after one accepted byte it ends here, one way or
+ * the other, and nothing is ever sent again. So push() is the one place that writes, and
+ * `link->sent` is set in it and never taken back.
+ *
+ * A reset ends an answer, it does not complete one: once a write has failed, the end of the stream
+ * counts as a cut, because the kernel reports the reset once only.
+ */
+#include "upstream.h"
+
+#include "upstream_pool.h"
+
+#include <assert.h>
+
+#define READS      16 /* of one ready socket before the others have their turn */
+#define TLS_RECORD ((size_t)16 * 1024) /* a small request is one record */
+
+static void serve(struct upstream_pool *pool);
+static void go_on(struct upstream_call *call);
+
+static struct upstreams *owner(const struct upstream_call *call)
+{
+	return call->pool->of;
+}
+
+/* The call is over; `done` comes with the next upstreams_run. */
+static void end(struct upstream_call *call, enum upstream_end how, const char *cause)
+{
+	struct upstreams *upstreams = owner(call);
+
+	loop_timer_stop(upstreams->loop, &call->timer);
+	call->end = how;
+	call->cause = cause;
+	call->total_us = loop_clock_us() - call->began_us;
+	call->pool->calls--;
+	if (upstreams->outside && list_empty(&upstreams->ended))
+		loop_wake(upstreams->loop);
+	list_append(&upstreams->ended, &call->link);
+	serve(call->pool);
+}
+
+/* Parts the call from its link, which is kept where it can serve another one. */
+static struct upstream_call *part(struct upstream_link *link, bool keep)
+{
+	struct upstream_call *call = link->call;
+	const struct upstream_settings *settings = call->upstream;
+
+	call->on = NULL;
+	http1_reader_fini(&link->reader);
+	if (keep && settings->connections == CONNECTIONS_POOLED)
+		link_park(link, settings->keepalive);
+	else
+		link_drop(link);
+	return call;
+}
+
+/* The next server, where there is one: nothing was sent to this one. */
+static void unreached(struct upstream_call *call, const char *cause)
+{
+	place_failed(&call->pool->places[call->server]);
+	call->tried |= pool_bit(call->server);
+	if (pool_next(call->pool, call->tried, &call->server))
+		go_on(call);
+	else
+		end(call, UPSTREAM_NOT_SENT, cause);
+}
+
+/* The connection ended before it took a byte. */
+static void undelivered(struct upstream_link *link)
+{
+	bool pooled = link->pooled;
+	struct upstream_call *call = part(link, false);
+
+	if (pooled) {
+		call->retried = true;
+		go_on(call);
+	} else {
+		unreached(call, "the connection ended before anything was sent");
+	}
+}
+
+static int64_t due_ms(const struct upstream_link *link)
+{
+	const struct upstream_settings *settings = link->call->upstream;
+	int64_t pause = link->written && !link->heard ? settings->first_byte_timeout
+						      : settings->idle_timeout;
+	int64_t due = link->moved_ms + pause;
+
+	return due < link->call->deadline_ms ? due : link->call->deadline_ms;
+}
+
+/* A timer that is set too early is left alone: it looks again when it is due. */
+static void arm(struct upstream_link *link)
+{
+	struct loop *loop = owner(link->call)->loop;
+	struct loop_timer *timer = &link->call->timer;
+	int64_t due = due_ms(link);
+
+	if (!loop_timer_set(timer) || timer->at > due)
+		loop_timer(loop, timer, due - loop_now(loop));
+}
+
+static void answered(struct upstream_link *link)
+{
+	const struct http1_reader *reader = &link->reader;
+	bool keep = reader->keep_alive && reader->trailing == 0 && !reader->close_delimited &&
+		    link->written && !link->broken;
+
+	link->call->answer = reader->answer;
+	link->call->close_delimited = reader->close_delimited;
+	end(part(link, keep), UPSTREAM_ANSWERED, NULL);
+}
+
+static void judge(struct upstream_link *link, enum http1_state state)
+{
+	const char *why = link->reader.why;
+
+	if (state == HTTP1_COMPLETE)
+		answered(link);
+	else
+		end(part(link, false), UPSTREAM_MALFORMED, why);
+}
+
+static void stream_ended(struct upstream_link *link, enum wire_moved how)
+{
+	bool seen = link->reader.seen;
+
+	if (how == WIRE_ENDED && !link->broken && http1_eof(&link->reader) == HTTP1_COMPLETE)
+		answered(link);
+	else
+		end(part(link, false), UPSTREAM_CUT,
+		    seen ? "the answer was cut off" : "the connection ended without an answer");
+}
+
+/* Reads what there is of the answer. False where the call has ended, and the link is gone. */
+static bool pull(struct upstream_link *link)
+{
+	struct upstreams *upstreams = owner(link->call);
+	size_t n = 0;
+
+	for (unsigned reads = 1;; reads++) {
+		enum wire_moved moved =
+			wire_read(&link->wire, upstreams->read, sizeof(upstreams->read), &n);
+		enum http1_state state = HTTP1_MORE;
+
+		if (moved == WIRE_BLOCKED)
+			break;
+		if (moved != WIRE_MOVED) {
+			stream_ended(link, moved);
+			return false;
+		}
+		link->heard = true;
+		link->moved_ms = loop_now(upstreams->loop);
+		state = http1_read(&link->reader, (struct span){ upstreams->read, n });
+		if (state != HTTP1_MORE) {
+			judge(link, state);
+			return false;
+		}
+		if (!wire_more(&link->wire, n, sizeof(upstreams->read)) ||
+		    (reads >= READS && !link->wire.tls))
+			break;
+	}
+	arm(link);
+	return true;
+}
+
+static struct span rest(struct span all, size_t done)
+{
+	return (struct span){ all.len > done ? all.at + done : "", all.len - done };
+}
+
+static void accepted(struct upstream_link *link, size_t n)
+{
+	size_t of_head = link->head.len - link->head_sent;
+
+	link->sent = true;
+	if (of_head > n)
+		of_head = n;
+	link->head_sent += of_head;
+	link->body_sent += n - of_head;
+	link->written =
+		link->head_sent == link->head.len && link->body_sent == link->call->body.len;
+	link->moved_ms = loop_now(owner(link->call)->loop);
+}
+
+static bool too_late(const struct upstream_call *call)
+{
+	return loop_clock_us() / 1000 > call->start_by_ms;
+}
+
+/* Writes what the connection takes. False where the call has ended or gone on to another link. */
+static bool push(struct upstream_link *link)
+{
+	while (!link->written && !link->broken) {
+		struct span head = rest(buf_view(&link->head), link->head_sent);
+		struct span body = rest(link->call->body, link->body_sent);
+		enum wire_moved moved = WIRE_BROKEN;
+		size_t n = 0;
+
+		if (!link->sent && too_late(link->call)) {
+			end(part(link, true), UPSTREAM_NOT_SENT, "too late to begin");
+			return false;
+		}
+		link->sent = link->sent || link->wire.tls;
+		moved = wire_write(&link->wire, head, body, &n);
+		if (moved == WIRE_BLOCKED)
+			break;
+		if (moved == WIRE_MOVED) {
+			accepted(link, n);
+		} else if (!link->sent) {
+			undelivered(link);
+			return false;
+		} else {
+			link->broken = true;
+		}
+	}
+	if (link->broken)
+		return pull(link); /* it may have answered before it hung up */
+	arm(link);
+	return true;
+}
+
+static bool compose(struct upstream_link *link)
+{
+	const struct upstream_call *call = link->call;
+	const struct http1_head head = {
+		.method = call->method,
+		.target = call->target,
+		.fields = &call->fields,
+		.body_bytes = call->body.len,
+		.close = call->upstream->connections == CONNECTIONS_FRESH,
+	};
+	size_t room = 0;
+
+	link->head_sent = link->body_sent = 0;
+	buf_clear(&link->head);
+	if (!http1_write_head(&link->head, &head))
+		return false;
+	if (!link->wire.tls)
+		return true;
+	room = link->head.len < TLS_RECORD ? TLS_RECORD - link->head.len : 0;
+	link->body_sent = room < call->body.len ? room : call->body.len;
+	buf_append(&link->head, call->body.at, link->body_sent);
+	return true;
+}
+
+static void begin(struct upstream_link *link, struct upstream_call *call)
+{
+	int64_t now_us = loop_clock_us();
+
+	call->on = link;
+	call->wait_us = now_us - call->began_us;
+	call->deadline_ms = now_us / 1000 + call->upstream->timeout;
+	link->call = call;
+	link->moved_ms = now_us / 1000;
+	link->sent = link->written = link->broken = link->heard = false;
+	http1_reader_init(&link->reader, call->arena, call->answer_max,
+			  span_equal(call->method, SPAN("HEAD")));
+	if (compose(link))
+		(void)push(link);
+	else
+		end(part(link, true), UPSTREAM_NOT_SENT, "it cannot be written as HTTP/1.1");
+}
+
+/* False where no connection is to be had now. */
+static bool start(struct upstream_call *call)
+{
+	struct upstream_place *place = &call->pool->places[call->server];
+	bool fresh = call->retried || call->upstream->connections == CONNECTIONS_FRESH;
+	struct upstream_link *link = fresh ? NULL : place_take(place);
+	struct loop *loop = owner(call)->loop;
+
+	if (link) {
+		begin(link, call);
+		return true;
+	}
+	if (!pool_room(call->pool))
+		return false;
+	call->on = place_open(place, call);
+	loop_timer(loop, &call->timer, call->start_by_ms - loop_clock_us() / 1000);
+	return true;
+}
+
+static void queue_up(struct upstream_call *call)
+{
+	struct loop *loop = owner(call)->loop;
+	int64_t until = call->began_us / 1000 + call->upstream->queue_timeout;
+
+	if (until > call->start_by_ms)
+		until = call->start_by_ms;
+	list_append(&call->pool->waiting, &call->link);
+	loop_timer(loop, &call->timer, until - loop_clock_us() / 1000);
+}
+
+/* Before those that wait: it has had its turn already. */
+static void go_on(struct upstream_call *call)
+{
+	struct upstream_pool *pool = call->pool;
+
+	if (!start(call))
+		queue_up(call);
+	serve(pool);
+}
+
+/* Connections may have become free: for the calls that wait, in their order. */
+static void serve(struct upstream_pool *pool)
+{
+	struct list *first = NULL;
+
+	if (pool->serving)
+		return;
+	pool->serving = true;
+	while ((first = list_shift(&pool->waiting))) {
+		if (start(container_of(first, struct upstream_call, link)))
+			continue;
+		list_append(pool->waiting.next, first);
+		break;
+	}
+	pool->serving = false;
+}
+
+static void opened(struct upstream_wire *wire, const char *failure)
+{
+	struct upstream_link *link = container_of(wire, struct upstream_link, wire);
+	struct upstream_call *call = link->call;
+
+	if (!failure) {
+		link->place->failed_until_ms = 0;
+		begin(link, call);
+		return;
+	}
+	call->on = NULL;
+	link_drop(link);
+	unreached(call, failure);
+}
+
+static void ready(struct loop_watch *watch, unsigned events)
+{
+	struct upstream_link *link = container_of(watch, struct upstream_link, wire.watch);
+	struct upstream_call *call = link->call;
+	struct upstream_pool *pool = link->place->pool;
+
+	if (!call) {
+		if (!wire_quiet(&link->wire)) {
+			link_drop(link);
+			serve(pool);
+		}
+		return;
+	}
+	if (!link->written && !push(link))
+		return;
+	if (link->sent)
+		(void)pull(link);
+	else if (events != LOOP_WRITE)
+		undelivered(link); /* it speaks, or is over, before it was asked */
+}
+
+/* What has come but was not read yet, because the machine slept or was busy, counts. */
+static void overdue(struct upstream_link *link)
+{
+	struct upstream_call *call = link->call;
+	const char *cause = "the answer took too long as a whole";
+	bool sent = link->sent;
+
+	if (sent && !pull(link))
+		return;
+	if (loop_now(owner(call)->loop) < due_ms(link)) {
+		arm(link);
+		return;
+	}
+	if (due_ms(link) < call->deadline_ms)
+		cause = link->heard     ? "the answer paused for too long"
+			: link->written ? "the answer did not begin in time"
+					: "the request was not taken in time";
+	end(part(link, false), sent ? UPSTREAM_TIMED_OUT : UPSTREAM_NOT_SENT, cause);
+}
+
+static void due(struct loop_timer *timer)
+{
+	struct upstream_call *call = container_of(timer, struct upstream_call, timer);
+	struct upstream_link *link = call->on;
+
+	if (link && !link->wire.opening) {
+		overdue(link);
+		return;
+	}
+	list_remove(&call->link);
+	call->on = NULL;
+	if (link)
+		link_drop(link);
+	end(call, UPSTREAM_NOT_SENT,
+	    link ? "no connection came to be in time" : "no connection was free in time");
+}
+
+void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
+{
+	struct upstream_pool *pool = pool_of(upstreams, call->upstream);
+
+	list_init(&call->link);
+	call->timer = (struct loop_timer){ .due = due };
+	call->pool = pool;
+	call->on = NULL;
+	call->answer = (struct http_answer){ 0 };
+	call->close_delimited = false;
+	call->began_us = loop_clock_us();
+	call->wait_us = 0;
+	call->start_by_ms = call->began_us / 1000 + call->start_within_ms;
+	call->server = pool_begin(pool);
+	call->tried = 0;
+	call->retried = false;
+	pool->calls++;
+	upstreams->calls++;
+	upstreams->outside = true;
+	if (!list_empty(&pool->waiting) || !start(call))
+		queue_up(call);
+	upstreams->outside = false;
+}
+
+void upstreams_run(struct upstreams *upstreams)
+{
+	struct list ended, *first = NULL;
+
+	list_init(&ended);
+	list_move(&ended, &upstreams->ended);
+	while ((first = list_shift(&ended))) {
+		struct upstream_call *call = container_of(first, struct upstream_call, link);
+
+		upstreams->calls--;
+		call->done(call);
+	}
+}
+
+size_t upstreams_calls(const struct upstreams *upstreams)
+{
+	return upstreams->calls;
+}
+
+void upstreams_follow(struct upstreams *upstreams, const struct settings *settings,
+		      unsigned threads)
+{
+	upstreams->threads = threads ? threads : 1;
+	upstreams->outside = true;
+	pools_follow(upstreams, settings);
+	pools_each(upstreams, serve);
+	upstreams->outside = false;
+}
+
+struct upstreams *upstreams_new(struct loop *loop, struct metrics *metrics)
+{
+	struct upstreams *upstreams = mem_alloc(sizeof(*upstreams));
+
+	upstreams->loop = loop;
+	upstreams->metrics = metrics;
+	upstreams->wires = wires_new(loop);
+	upstreams->opened = opened;
+	upstreams->ready = ready;
+	list_init(&upstreams->ended);
+	pools_init(upstreams);
+	return upstreams;
+}
+
+void upstreams_free(struct upstreams *upstreams)
+{
+	assert(upstreams->calls == 0);
+	pools_fini(upstreams);
+	wires_free(upstreams->wires);
+	mem_free(upstreams);
+}

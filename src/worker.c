@@ -1,0 +1,433 @@
+/*
+ * A serving thread. It owns a loop, a listener, the upstreams' pool and a ledger, and shares
+ * nothing with other threads but the settings, which never change. A request stays on the
+ * thread that accepted its connection.
+ *
+ * What a turn's requests ask of the ledger goes out once, at the end of the turn.
+ */
+#include "worker.h"
+
+#include "exchange.h"
+#include "listener.h"
+#include "log.h"
+#include "passthrough.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+struct worker {
+	pthread_t thread;
+	unsigned index, workers;
+	struct loop *loop;
+	struct listener *listener;
+	struct services services;
+	struct listener_handler handler;
+	pthread_mutex_t lock;        /* of `next` */
+	const struct settings *next; /* held; a reload that has not taken effect */
+	atomic_bool draining, ended;
+	bool drained; /* the listener has been told */
+	atomic_size_t under_way;
+};
+
+static void head(struct http_request *request, void *arg);
+static void body(struct http_request *request, void *arg);
+static void end(struct http_request *request, void *arg);
+
+static struct served *served_of(struct http_request *request)
+{
+	return container_of(request, struct served, request);
+}
+
+static size_t share(int64_t of_all, unsigned workers)
+{
+	int64_t mine = (of_all + workers - 1) / workers;
+
+	return mine > 0 ? (size_t)mine : 1;
+}
+
+static struct listener_limits limits_of(const struct settings *settings, unsigned workers)
+{
+	return (struct listener_limits){
+		.header_timeout = settings->gateway.header_timeout,
+		.body_timeout = settings->gateway.body_timeout,
+		.idle_timeout = settings->gateway.idle_timeout,
+		.connections = share(settings->limits.connections, workers),
+	};
+}
+
+static void set_limits(struct worker *worker, const struct settings *settings)
+{
+	struct services *services = &worker->services;
+
+	services->settings = settings;
+	services->in_flight_max = share(settings->limits.in_flight, worker->workers);
+	services->waiters_max = (size_t)settings->limits.waiters / worker->workers;
+	services->bytes_max = share(settings->limits.bytes_in_flight, worker->workers);
+	if (settings->limits.waiters && !services->waiters_max)
+		services->waiters_max = 1;
+}
+
+/* --- the way of a request --- */
+
+static void refuse(struct served *served, enum problem problem, struct span allow,
+		   const char *detail)
+{
+	passthrough_refuse(served,
+			   &(struct problem_about){
+				   .problem = problem,
+				   .detail = span_of(detail),
+				   .allow = allow,
+				   .may_have_executed = forward_has_key(&served->request),
+			   });
+}
+
+static bool has_key_field(const struct http_request *request)
+{
+	return http_find(&request->fields, SPAN("Idempotency-Key"), NULL) != NULL;
+}
+
+/* Is this request held to its key? Safe methods have none, and an optional one may be missing. */
+static bool enforced(const struct http_request *request, const struct route *route)
+{
+	return route->idempotency && !http_safe_method(request->method) &&
+	       (route->idempotency->key.required || has_key_field(request));
+}
+
+static void pass(struct served *served, const struct route *route)
+{
+	const struct http_request *request = &served->request;
+	bool safe = http_safe_method(request->method);
+
+	if (has_key_field(request)) {
+		metrics_add(served->services->metrics, METRIC_key_ignored_total, 0, 1);
+		if (!safe && served->settings->gateway.strict_keys) {
+			refuse(served, PROBLEM_KEY_INVALID, SPAN(""),
+			       "This route does not enforce Idempotency-Key; a request that "
+			       "relies "
+			       "on it is not forwarded.");
+			return;
+		}
+	}
+	/* a route with idempotency asks who it is for what it would enforce, not for reading */
+	passthrough_head(served, safe && route->idempotency ? NULL : route->account);
+}
+
+static void dispatch(struct served *served)
+{
+	struct http_request *request = &served->request;
+	const struct route *route = NULL;
+	struct span allow = { NULL, 0 };
+	enum route_found found = settings_route(served->settings, request, &route, &allow);
+
+	if (request->loose_path && !(found == ROUTE_FOUND && route->loose_paths)) {
+		refuse(served, PROBLEM_REQUEST_MALFORMED, SPAN(""),
+		       "The path holds //, a dot segment, or an escaped slash, backslash or "
+		       "NUL.");
+		return;
+	}
+	if (found != ROUTE_FOUND) {
+		refuse(served,
+		       found == ROUTE_NONE ? PROBLEM_ROUTE_NOT_FOUND
+					   : PROBLEM_METHOD_NOT_ALLOWED,
+		       allow, NULL);
+		return;
+	}
+	served->route = route;
+	if (enforced(request, route))
+		exchange_head(served);
+	else
+		pass(served, route);
+}
+
+static void head(struct http_request *request, void *arg)
+{
+	struct worker *worker = arg;
+	struct served *served = served_of(request);
+
+	served->services = &worker->services;
+	served->settings = worker->services.settings;
+	settings_hold(served->settings);
+	dispatch(served);
+}
+
+static void body(struct http_request *request, void *arg)
+{
+	struct served *served = served_of(request);
+
+	(void)arg;
+	served->body(served);
+}
+
+static const char *operation_of(const struct served *served)
+{
+	if (served->route && served->route->idempotency)
+		return served->route->idempotency->operation;
+	return NULL;
+}
+
+/* The trace id of a W3C traceparent: version-traceid-parentid-flags. */
+static struct span trace_id(const struct http_request *request)
+{
+	const struct http_field *field = http_find(&request->fields, SPAN("traceparent"), NULL);
+
+	if (!field || field->value.len < 35 || field->value.at[2] != '-' ||
+	    field->value.at[35 < field->value.len ? 35 : 34] == 0)
+		return (struct span){ NULL, 0 };
+	return (struct span){ field->value.at + 3, 32 };
+}
+
+static void log_text(const char *name, struct span value)
+{
+	if (value.len)
+		log_line_text(name, value);
+}
+
+static void log_step(const char *name, int64_t took_us)
+{
+	if (took_us)
+		log_line_ms(name, took_us);
+}
+
+/* Never a body, a key, a credential or a query (CONTRACT 18). */
+static void log_access(const struct served *served, int64_t took_us)
+{
+	const struct http_request *request = &served->request;
+	char key[13] = "";
+
+	if (served->key_hash)
+		for (int i = 0; i < 6; i++)
+			snprintf(key + 2 * (size_t)i, 3, "%02x", (unsigned)served->key_hash[i]);
+	log_line_begin(LOG_INFO, "request");
+	log_text("request_id", served->request_id);
+	log_text("trace_id", trace_id(request));
+	log_line_text("peer", request->peer);
+	log_line_text("method", request->method);
+	log_line_text("path", request->path);
+	log_text("operation", span_of(operation_of(served)));
+	log_text("key_hash", span_of(key));
+	log_line_text("verdict", span_of(verdict_name(served->verdict)));
+	log_line_number("status", served->status);
+	log_line_number("bytes_in", (int64_t)request->body.len);
+	log_line_number("bytes_out", (int64_t)served->sent_bytes);
+	log_line_ms("ms", took_us);
+	log_step("ms_reserve", served->reserve_us);
+	log_step("ms_forward", served->forward_us);
+	log_step("ms_settle", served->settle_us);
+	if (listener_gone(request))
+		log_line_flag("client_gone", true);
+	log_text("cause", span_of(served->cause));
+	log_line_end();
+}
+
+static void end(struct http_request *request, void *arg)
+{
+	struct worker *worker = arg;
+	struct served *served = served_of(request);
+	struct services *services = served->services;
+	unsigned operation =
+		operation_of(served) ? served->route->idempotency->metrics_operation : 0;
+	unsigned label = METRICS_PAIR(operation, served->verdict);
+	int64_t took_us = loop_now_us(worker->loop) - request->began_us;
+
+	metrics_add(services->metrics, METRIC_requests_total, label, 1);
+	metrics_observe(services->metrics, METRIC_request_seconds, label, took_us);
+	if (served->settings->log.access && log_enabled(LOG_INFO))
+		log_access(served, took_us);
+	services->bytes -= served->bytes;
+	if (served->end)
+		served->end(served);
+	settings_release(served->settings);
+}
+
+/* --- the turn --- */
+
+static void follow_settings(struct worker *worker)
+{
+	const struct settings *next = NULL;
+	struct listener_limits limits;
+
+	pthread_mutex_lock(&worker->lock);
+	next = worker->next;
+	worker->next = NULL;
+	pthread_mutex_unlock(&worker->lock);
+	if (!next)
+		return;
+	settings_release(worker->services.settings);
+	set_limits(worker, next);
+	limits = limits_of(next, worker->workers);
+	listener_follow(worker->listener, &limits);
+	upstreams_follow(worker->services.upstreams, next, worker->workers);
+	ledger_follow(worker->services.ledger, next);
+}
+
+static void publish(struct worker *worker)
+{
+	struct services *services = &worker->services;
+
+	metrics_set(services->metrics, METRIC_in_flight, 0, (int64_t)services->in_flight);
+	atomic_store_explicit(&worker->under_way,
+			      listener_requests(worker->listener) +
+				      ledger_busy(services->ledger),
+			      memory_order_relaxed);
+}
+
+static void turn(struct worker *worker)
+{
+	struct services *services = &worker->services;
+
+	follow_settings(worker); /* between turns */
+	loop_wait(worker->loop,
+		  listener_due(worker->listener) ? 0 : -1); /* sockets and timers */
+	upstreams_run(services->upstreams);                 /* forwards that ended */
+	listener_run(worker->listener);                     /* new requests, answers */
+	ledger_flush(services->ledger);                     /* one batch at most */
+	publish(worker);
+	log_flush();
+}
+
+/* Everything that is under way has its answer, and the ledger has that. */
+static bool drained(struct worker *worker)
+{
+	if (!atomic_load(&worker->draining))
+		return false;
+	if (!worker->drained) {
+		worker->drained = true;
+		listener_drain(worker->listener);
+	}
+	return listener_requests(worker->listener) == 0 &&
+	       listener_connections(worker->listener) == 0 &&
+	       ledger_busy(worker->services.ledger) == 0 &&
+	       upstreams_calls(worker->services.upstreams) == 0;
+}
+
+static void *run(void *arg)
+{
+	struct worker *worker = arg;
+
+	while (!drained(worker))
+		turn(worker);
+	ledger_free(worker->services.ledger);
+	log_flush();
+	atomic_store(&worker->ended, true);
+	return NULL;
+}
+
+/* --- from other threads --- */
+
+static bool listen_at(struct worker *worker, const struct settings *settings, char why[256])
+{
+	const struct listener_limits limits = limits_of(settings, worker->workers);
+	const struct listener_start start = { .loop = worker->loop,
+					      .addresses = settings->gateway.listen.at,
+					      .n_addresses = settings->gateway.listen.n,
+					      .limits = &limits,
+					      .handler = &worker->handler,
+					      .metrics = worker->services.metrics };
+
+	worker->handler = (struct listener_handler){ .size = exchange_size > passthrough_size
+								     ? exchange_size
+								     : passthrough_size,
+						     .head = head,
+						     .body = body,
+						     .end = end,
+						     .arg = worker };
+	worker->listener = listener_new(&start, why);
+	return worker->listener != NULL;
+}
+
+/* Signals are the main thread's. */
+static void start_thread(struct worker *worker)
+{
+	sigset_t all;
+	sigset_t before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&worker->thread, NULL, run, worker) != 0)
+		log_error("worker", "a thread could not be started");
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+struct worker *worker_start(const struct settings *settings, unsigned index, unsigned workers,
+			    char why[256])
+{
+	struct worker *worker = mem_alloc(sizeof(*worker));
+	struct services *services = &worker->services;
+
+	worker->index = index;
+	worker->workers = workers;
+	worker->loop = loop_new();
+	services->metrics = metrics_new();
+	if (!listen_at(worker, settings, why)) {
+		metrics_free(services->metrics);
+		loop_free(worker->loop);
+		mem_free(worker);
+		return NULL;
+	}
+	pthread_mutex_init(&worker->lock, NULL);
+	settings_hold(settings);
+	set_limits(worker, settings);
+	services->upstreams = upstreams_new(worker->loop, services->metrics);
+	upstreams_follow(services->upstreams, settings, workers);
+	services->ledger = ledger_new(worker->loop, services->metrics, settings, index);
+	start_thread(worker);
+	return worker;
+}
+
+void worker_follow(struct worker *worker, const struct settings *settings)
+{
+	const struct settings *unseen = NULL;
+
+	settings_hold(settings);
+	pthread_mutex_lock(&worker->lock);
+	unseen = worker->next;
+	worker->next = settings;
+	pthread_mutex_unlock(&worker->lock);
+	if (unseen)
+		settings_release(unseen);
+	loop_wake(worker->loop);
+}
+
+void worker_drain(struct worker *worker)
+{
+	atomic_store(&worker->draining, true);
+	loop_wake(worker->loop);
+}
+
+bool worker_ended(const struct worker *worker)
+{
+	return atomic_load(&worker->ended);
+}
+
+void worker_join(struct worker *worker)
+{
+	struct services *services = &worker->services;
+
+	pthread_join(worker->thread, NULL);
+	listener_free(worker->listener);
+	upstreams_free(services->upstreams);
+	settings_release(services->settings);
+	if (worker->next)
+		settings_release(worker->next);
+	metrics_free(services->metrics);
+	loop_free(worker->loop);
+	pthread_mutex_destroy(&worker->lock);
+	mem_free(worker);
+}
+
+struct ledger_state worker_ledger(const struct worker *worker)
+{
+	return ledger_state(worker->services.ledger);
+}
+
+size_t worker_under_way(const struct worker *worker)
+{
+	return atomic_load_explicit(&worker->under_way, memory_order_relaxed);
+}
+
+const char *worker_address(const struct worker *worker, size_t i)
+{
+	return listener_address(worker->listener, i);
+}

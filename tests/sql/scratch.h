@@ -1,0 +1,111 @@
+/*
+ * A throw-away PostgreSQL for a test program (scripts/scratch-pg), with the ledger's tables.
+ * main() calls scratch_start before Check runs, and scratch_stop behind it. A test that runs from
+ * elsewhere than the tree's root says where that is in ONCEWARD_ROOT.
+ */
+#pragma once
+#include "schema.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char scratch_dir[64];
+static char scratch_conninfo[128];
+
+/* As an assert that says more; works outside of a test, too. */
+static inline void scratch_need(bool good, const char *what, const char *why)
+{
+	if (good)
+		return;
+	fprintf(stderr, "%s: %s\n", what, why);
+	abort();
+}
+
+static inline int scratch_script(const char *what, const char *more)
+{
+	const char *root = getenv("ONCEWARD_ROOT");
+	char command[512];
+
+	snprintf(command, sizeof(command), "%s/scripts/scratch-pg %s %s %s", root ? root : ".",
+		 what, scratch_dir, more);
+	return system(command);
+}
+
+static inline struct pg_session *scratch_open(const char *conninfo)
+{
+	char why[256] = "";
+	struct pg_session *session = pg_session_open(conninfo, 10000, why);
+
+	scratch_need(session != NULL, conninfo, why);
+	return session;
+}
+
+/* Runs statements whose rows nobody wants. */
+static inline void scratch_run(struct pg_session *session, const char *sql)
+{
+	char why[256] = "";
+	struct pg_rows *rows = pg_session_run(session, sql, NULL, 0, why);
+
+	scratch_need(rows != NULL, sql, why);
+	pg_rows_free(rows);
+}
+
+/* The same on a session of its own. */
+static inline void scratch_do(const char *sql)
+{
+	struct pg_session *session = scratch_open(scratch_conninfo);
+
+	scratch_run(session, sql);
+	pg_session_close(session);
+}
+
+/* The first column of the first row, as a number; -1 where there is no row. */
+static inline long scratch_number(const char *sql)
+{
+	char why[256] = "", text[32];
+	struct pg_session *session = scratch_open(scratch_conninfo);
+	struct pg_rows *rows = pg_session_run(session, sql, NULL, 0, why);
+	struct span value = { NULL, 0 };
+	long number = -1;
+
+	scratch_need(rows != NULL, sql, why);
+	if (pg_rows_count(rows) > 0) {
+		value = pg_text(rows, 0, 0);
+		snprintf(text, sizeof(text), "%.*s", (int)value.len, value.at ? value.at : "");
+		number = strtol(text, NULL, 10);
+	}
+	pg_rows_free(rows);
+	pg_session_close(session);
+	return number;
+}
+
+static inline void scratch_migrate(void)
+{
+	char why[256] = "";
+	struct pg_session *session = scratch_open(scratch_conninfo);
+	struct buf out;
+
+	buf_init(&out, 65536);
+	scratch_need(schema_migrate(session, 3, &out, why), "migrate", why);
+	buf_fini(&out);
+	pg_session_close(session);
+}
+
+/* `more`: further settings of the server, "-c NAME=VALUE ...". */
+static inline void scratch_start(const char *more)
+{
+	snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/onceward-test.%d", (int)getpid());
+	snprintf(scratch_conninfo, sizeof(scratch_conninfo),
+		 "host=%s user=onceward dbname=onceward", scratch_dir);
+	pg_ignore_environment();
+	if (scratch_script("start", more) != 0) {
+		fprintf(stderr, "no PostgreSQL to test with\n");
+		exit(1);
+	}
+}
+
+static inline void scratch_stop(void)
+{
+	(void)!scratch_script("stop", "");
+}

@@ -1,0 +1,753 @@
+/*
+ * pg*.c against a real server: what a transaction's end means, in each way that it can come.
+ * The statements are the product's own, on the product's own tables.
+ */
+#include "scratch.h"
+
+#include "loop.h"
+#include "mem.h"
+#include "pg.h"
+
+#include <check.h>
+#include <time.h>
+
+#define DAY   (time(NULL) / 86400)
+#define MANY  8
+#define AGAIN 5000 /* ms: a reconnect, at most */
+
+static struct loop *loop;
+static struct pg_params params;
+static struct pg *pg;
+static char conninfo[512];
+static unsigned ups, downs;
+static char reason[256];
+
+/* A transaction and what it ended as; the rows of a step as numbers. */
+struct work {
+	struct pg_transaction transaction;
+	bool ended;
+	unsigned order;
+	size_t rows[PG_STEPS_MAX];
+	int64_t first; /* of the last step's first row */
+};
+static struct work work[MANY];
+static unsigned ended;
+
+static void up(void *arg)
+{
+	(void)arg;
+	ups++;
+}
+
+static void down(void *arg, const char *why)
+{
+	(void)arg;
+	downs++;
+	snprintf(reason, sizeof(reason), "%s", why);
+}
+
+static void done(struct pg_transaction *transaction)
+{
+	struct work *w = container_of(transaction, struct work, transaction);
+
+	ck_assert(!w->ended);
+	w->ended = true;
+	w->order = ++ended;
+	for (unsigned i = 0; i < transaction->steps; i++)
+		w->rows[i] = transaction->rows[i] ? pg_rows_count(transaction->rows[i]) : 0;
+	if (transaction->outcome == PG_COMMITTED && w->rows[transaction->steps - 1] > 0)
+		w->first = pg_int(transaction->rows[transaction->steps - 1], 0, 0);
+}
+
+static void turn_until(const bool *flag, const unsigned *count, unsigned wanted)
+{
+	int64_t end = loop_clock_us() + AGAIN * 2000L;
+
+	while (flag ? !*flag : *count < wanted) {
+		ck_assert_msg(loop_clock_us() < end, "nothing came; the last reason: %s",
+			      reason);
+		loop_wait(loop, 50);
+	}
+}
+
+static void turn_for(int64_t ms)
+{
+	int64_t end = loop_clock_us() + ms * 1000;
+
+	while (loop_clock_us() < end)
+		loop_wait(loop, 10);
+}
+
+static void begin(unsigned i)
+{
+	work[i] = (struct work){ .transaction = { .done = done } };
+	pg_begin(pg, &work[i].transaction);
+}
+
+static void send_reserve_n(int64_t op_id, size_t n, size_t account_bytes)
+{
+	char hash[16], digest[32] = { 1 };
+	char *account = mem_alloc(account_bytes + 1);
+	struct span spans[] = { { digest, 32 }, { digest, 16 } };
+
+	pg_params_clear(&params);
+	pg_array(&params, PG_UUID, n);
+	for (size_t i = 0; i < n; i++) {
+		memset(hash, 0, sizeof(hash));
+		snprintf(hash, sizeof(hash), "%lld", (long long)(op_id + (int64_t)i));
+		pg_add_bytes(&params, (struct span){ hash, 16 });
+	}
+	pg_array(&params, PG_INT8, n);
+	for (size_t i = 0; i < n; i++)
+		pg_add_int(&params, PG_INT8, op_id + (int64_t)i);
+	for (size_t s = 0; s < ARRAY_LEN(spans); s++) {
+		pg_array(&params, PG_BYTEA, n);
+		for (size_t i = 0; i < n; i++)
+			pg_add_bytes(&params, spans[s]);
+	}
+	for (int column = 0; column < 5; column++) {
+		enum pg_type type = column == 1 ? PG_INT4 : PG_INT8;
+
+		pg_array(&params, type, n);
+		for (size_t i = 0; i < n; i++)
+			pg_add_int(&params, type, column < 2 ? -7 : 3600000);
+	}
+	for (int column = 0; column < 3; column++) {
+		pg_array(&params, PG_BYTEA, n);
+		for (size_t i = 0; i < n; i++)
+			pg_add_bytes(&params, (struct span){ account, account_bytes });
+	}
+	pg_add_bytes(&params, SPAN("gateway"));
+	pg_add_bytes(&params, SPAN(""));
+	pg_send(pg, QUERY_reserve, &params);
+	mem_free(account);
+}
+
+static void send_reserve(int64_t op_id)
+{
+	send_reserve_n(op_id, 1, 5);
+}
+
+/* A completed answer; `kept`: with headers, an empty body and no hash. */
+static void send_settle(int64_t op_id, int64_t day, bool kept)
+{
+	pg_params_clear(&params);
+	pg_add_int(&params, PG_INT8, -99);
+	pg_array(&params, PG_INT8, 1);
+	pg_add_int(&params, PG_INT8, op_id);
+	pg_array(&params, PG_DATE, 1);
+	pg_add_int(&params, PG_DATE, day);
+	pg_array(&params, PG_INT2, 1);
+	pg_add_int(&params, PG_INT2, 2);
+	pg_array(&params, PG_INT2, 1);
+	if (kept)
+		pg_add_int(&params, PG_INT2, -201);
+	else
+		pg_add_null(&params);
+	for (int column = 0; column < 4; column++) {
+		pg_array(&params, PG_BYTEA, 1);
+		if (kept && column == 0)
+			pg_add_bytes(&params, (struct span){ "a\0\xff", 3 });
+		else if (kept && column == 1)
+			pg_add_bytes(&params, SPAN(""));
+		else
+			pg_add_null(&params);
+	}
+	pg_send(pg, QUERY_settle, &params);
+}
+
+static void send_confirm(void)
+{
+	pg_send(pg, QUERY_confirm, NULL);
+}
+
+/* Connects; `more` is added to the conninfo. */
+static void connect_with(const char *more, bool prepared)
+{
+	struct pg_options options = {
+		.conninfo = conninfo, .who = "test", .up = up, .down = down
+	};
+
+	options.prepared = prepared;
+	snprintf(conninfo, sizeof(conninfo), "%s %s", scratch_conninfo, more);
+	pg = pg_new(loop, &options);
+	ck_assert(!pg_up(pg));
+	turn_until(NULL, &ups, 1);
+	ck_assert(pg_up(pg));
+	ck_assert_uint_eq(downs, 0);
+}
+
+static void set_up(void)
+{
+	ups = downs = ended = 0;
+	loop = loop_new();
+	pg_params_init(&params);
+}
+
+static void tear_down(void)
+{
+	if (pg)
+		pg_free(pg);
+	pg = NULL;
+	pg_params_fini(&params);
+	loop_free(loop);
+}
+
+static void three_in_order(int64_t op_id)
+{
+	ended = 0;
+	for (unsigned i = 0; i < 3; i++) {
+		begin(i);
+		send_reserve(op_id + i);
+		send_confirm();
+		pg_end(pg);
+	}
+	ck_assert_uint_eq(ended, 0);
+	pg_flush(pg);
+	ck_assert_uint_eq(ended, 0);
+	turn_until(&work[2].ended, NULL, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(work[i].transaction.outcome, PG_COMMITTED);
+		ck_assert_uint_eq(work[i].order, i + 1);
+		ck_assert_uint_eq(work[i].rows[0], 1);
+		ck_assert_uint_eq(work[i].rows[1], 1);
+	}
+}
+
+START_TEST(transactions_come_back_in_order)
+{
+	connect_with("", true);
+	three_in_order(100);
+	three_in_order(110);
+}
+END_TEST
+
+START_TEST(without_prepared_statements_all_is_the_same)
+{
+	connect_with("", false);
+	three_in_order(120);
+}
+END_TEST
+
+START_TEST(an_error_ends_its_own_transaction_only)
+{
+	connect_with("", true);
+	begin(0);
+	send_reserve(200);
+	pg_end(pg);
+	begin(1);
+	send_reserve(201);
+	send_settle(201, DAY + 3000, true); /* no such partition */
+	send_confirm();
+	pg_end(pg);
+	begin(2);
+	send_reserve(202);
+	pg_end(pg);
+	pg_flush(pg);
+	turn_until(&work[2].ended, NULL, 0);
+	ck_assert_int_eq(work[0].transaction.outcome, PG_COMMITTED);
+	ck_assert_int_eq(work[1].transaction.outcome, PG_FAILED);
+	ck_assert_str_eq(work[1].transaction.sqlstate, "23514");
+	ck_assert_ptr_nonnull(strstr(work[1].transaction.message, "no partition"));
+	ck_assert_int_eq(work[2].transaction.outcome, PG_COMMITTED);
+	ck_assert_uint_eq(work[1].rows[0], 0);
+	ck_assert_int_eq(
+		scratch_number(
+			"SELECT count(*) FROM onceward.key WHERE op_id IN (200, 201, 202)"),
+		2);
+	ck_assert(pg_up(pg));
+}
+END_TEST
+
+START_TEST(a_commit_that_fails_is_a_failure_though_its_rows_came)
+{
+	scratch_do("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+		   "$$ BEGIN RAISE EXCEPTION 'not today' USING ERRCODE = '23000'; END $$;"
+		   "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON onceward.key DEFERRABLE "
+		   "INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()");
+	connect_with("", true);
+	begin(0);
+	send_reserve(300);
+	pg_end(pg);
+	begin(1);
+	send_confirm();
+	pg_end(pg);
+	pg_flush(pg);
+	turn_until(&work[1].ended, NULL, 0);
+	scratch_do("DROP TRIGGER late ON onceward.key; DROP FUNCTION refuse");
+	ck_assert_int_eq(work[0].transaction.outcome, PG_FAILED);
+	ck_assert_str_eq(work[0].transaction.sqlstate, "23000");
+	ck_assert_str_eq(work[0].transaction.message, "not today");
+	ck_assert_int_eq(work[1].transaction.outcome, PG_COMMITTED);
+}
+END_TEST
+
+/* Backends that have been told to go on waiting: their number. */
+static void wait_for_backends(const char *condition, long n)
+{
+	char sql[256];
+
+	snprintf(
+		sql, sizeof(sql),
+		"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onceward' AND "
+		"pid <> pg_backend_pid() AND %s",
+		condition);
+	for (int i = 0; i < 500 && scratch_number(sql) != n; i++)
+		turn_for(10);
+	ck_assert_int_eq(scratch_number(sql), n);
+}
+
+START_TEST(a_lost_connection_loses_all_and_comes_back)
+{
+	struct pg_session *other = scratch_open(scratch_conninfo);
+
+	connect_with("", true);
+	scratch_run(other, "BEGIN; LOCK TABLE onceward.key");
+	for (unsigned i = 0; i < 3; i++) {
+		begin(i);
+		send_reserve(400 + i);
+		pg_end(pg);
+	}
+	pg_flush(pg);
+	wait_for_backends("wait_event_type = 'Lock'", 1);
+	ck_assert_uint_eq(ended, 0);
+	scratch_run(other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+			   "WHERE wait_event_type = 'Lock'");
+	turn_until(&work[2].ended, NULL, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(work[i].transaction.outcome, PG_LOST);
+		ck_assert_uint_eq(work[i].order, i + 1);
+	}
+	turn_until(NULL, &downs, 1);
+	ck_assert_ptr_nonnull(strstr(reason, "terminating connection"));
+	scratch_run(other, "ROLLBACK");
+	pg_session_close(other);
+	turn_until(NULL, &ups, 2);
+	three_in_order(410);
+}
+END_TEST
+
+START_TEST(a_connection_ended_while_idle_comes_back)
+{
+	connect_with("", true);
+	scratch_do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+		   "application_name = 'onceward' AND pid <> pg_backend_pid()");
+	turn_until(NULL, &downs, 1);
+	ck_assert_ptr_nonnull(strstr(reason, "terminating connection"));
+	turn_until(NULL, &ups, 2);
+	three_in_order(420);
+}
+END_TEST
+
+START_TEST(what_is_begun_on_a_dying_connection_is_lost)
+{
+	connect_with("", true);
+	pg_drop(pg, "a standby");
+	ck_assert(!pg_up(pg));
+	begin(0);
+	send_reserve(430);
+	pg_end(pg);
+	pg_flush(pg);
+	ck_assert_uint_eq(ended, 0);
+	turn_until(NULL, &downs, 1);
+	ck_assert_int_eq(work[0].transaction.outcome, PG_LOST);
+	ck_assert_str_eq(work[0].transaction.message, "a standby");
+	ck_assert_str_eq(reason, "a standby");
+	turn_until(NULL, &ups, 2);
+}
+END_TEST
+
+START_TEST(freeing_loses_what_is_under_way)
+{
+	connect_with("", true);
+	begin(0);
+	send_reserve(440);
+	pg_end(pg);
+	pg_free(pg);
+	pg = NULL;
+	ck_assert_int_eq(work[0].transaction.outcome, PG_LOST);
+	ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+START_TEST(a_statement_that_takes_too_long_fails)
+{
+	struct pg_session *other = scratch_open(scratch_conninfo);
+
+	connect_with("options='-c statement_timeout=200ms'", true);
+	scratch_run(other, "BEGIN; LOCK TABLE onceward.key");
+	begin(0);
+	send_reserve(500);
+	send_confirm();
+	pg_end(pg);
+	pg_flush(pg);
+	turn_until(&work[0].ended, NULL, 0);
+	ck_assert_int_eq(work[0].transaction.outcome, PG_FAILED);
+	ck_assert_str_eq(work[0].transaction.sqlstate, "57014");
+	scratch_run(other, "ROLLBACK");
+	pg_session_close(other);
+	three_in_order(510);
+	ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+START_TEST(a_cancelled_wait_for_a_standby_is_no_commit)
+{
+	connect_with("", true);
+	scratch_do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	scratch_do("SELECT pg_reload_conf()");
+	turn_for(200);
+	begin(0);
+	send_reserve(600);
+	pg_end(pg);
+	begin(1);
+	send_reserve(601);
+	send_confirm();
+	pg_end(pg);
+	pg_flush(pg);
+	wait_for_backends("wait_event = 'SyncRep'", 1);
+	ck_assert_uint_eq(ended, 0);
+	scratch_do("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = "
+		   "'SyncRep'");
+	turn_until(&work[0].ended, NULL, 0);
+	ck_assert_int_eq(work[0].transaction.outcome, PG_LOST);
+	ck_assert_ptr_nonnull(strstr(work[0].transaction.message, "synchronous replication"));
+	wait_for_backends("wait_event = 'SyncRep'", 1);
+	scratch_do("ALTER SYSTEM RESET synchronous_standby_names");
+	scratch_do("SELECT pg_reload_conf()");
+	turn_until(&work[1].ended, NULL, 0);
+	ck_assert_int_eq(work[1].transaction.outcome, PG_COMMITTED);
+	ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+static void records_read(struct pg_transaction *transaction)
+{
+	struct work *w = container_of(transaction, struct work, transaction);
+	struct pg_rows *rows = transaction->rows[0];
+
+	ck_assert_int_eq(transaction->outcome, PG_COMMITTED);
+	ck_assert_uint_eq(pg_rows_count(rows), 2);
+	for (size_t row = 0; row < 2; row++) {
+		bool kept = pg_int(rows, row, 0) == 1;
+
+		ck_assert_int_eq(pg_int(rows, row, 1), 2);
+		ck_assert_int_eq(pg_is_null(rows, row, 2), !kept);
+		ck_assert_int_eq(pg_is_null(rows, row, 3), !kept);
+		ck_assert_int_eq(pg_is_null(rows, row, 4), !kept);
+		ck_assert(pg_is_null(rows, row, 5));
+		ck_assert_ptr_null(pg_bytes(rows, row, 5).at);
+		ck_assert_int_eq(pg_int(rows, row, 6), -99);
+		if (!kept)
+			continue;
+		ck_assert_int_eq(pg_int(rows, row, 2), -201);
+		ck_assert(span_equal(pg_bytes(rows, row, 3), (struct span){ "a\0\xff", 3 }));
+		ck_assert_ptr_nonnull(pg_bytes(rows, row, 4).at);
+		ck_assert_uint_eq(pg_bytes(rows, row, 4).len, 0);
+	}
+	w->ended = true;
+}
+
+static void all_values_survive(void)
+{
+	begin(0);
+	send_settle(700, DAY, true);
+	send_settle(701, DAY, false);
+	pg_end(pg);
+	begin(1);
+	work[1].transaction.done = records_read;
+	pg_params_clear(&params);
+	pg_array(&params, PG_INT8, 2);
+	pg_add_int(&params, PG_INT8, 700);
+	pg_add_int(&params, PG_INT8, 701);
+	pg_add_int(&params, PG_DATE, DAY);
+	pg_send(pg, QUERY_read_records, &params);
+	pg_end(pg);
+	pg_flush(pg);
+	turn_until(&work[1].ended, NULL, 0);
+}
+
+static void keys_read(struct pg_transaction *transaction)
+{
+	struct work *w = container_of(transaction, struct work, transaction);
+	struct pg_rows *rows = transaction->rows[0];
+
+	ck_assert_int_eq(transaction->outcome, PG_COMMITTED);
+	ck_assert_uint_eq(pg_rows_count(rows), 1);
+	ck_assert_uint_eq(pg_bytes(rows, 0, 0).len, 16);
+	ck_assert_int_eq(memcmp(pg_bytes(rows, 0, 0).at, "710", 4), 0);
+	ck_assert_int_eq(pg_int(rows, 0, 1), 710);
+	ck_assert_int_ge(pg_int(rows, 0, 2), DAY);
+	ck_assert_int_le(pg_int(rows, 0, 2), DAY + 1);
+	ck_assert_int_eq(pg_int(rows, 0, 5), -7);
+	ck_assert_int_eq(pg_int(rows, 0, 6), -7);
+	ck_assert_int_eq(pg_int(rows, 0, 7), 0);
+	w->ended = true;
+}
+
+START_TEST(null_and_every_type_go_there_and_back)
+{
+	connect_with("", true);
+	all_values_survive();
+	begin(0);
+	send_reserve(710);
+	pg_end(pg);
+	begin(1);
+	work[1].transaction.done = keys_read;
+	pg_params_clear(&params);
+	pg_array(&params, PG_UUID, 1);
+	pg_add_bytes(&params, (struct span){ "710\0\0\0\0\0\0\0\0\0\0\0\0\0", 16 });
+	pg_send(pg, QUERY_read_keys, &params);
+	pg_end(pg);
+	turn_until(&work[1].ended, NULL, 0);
+	/* An empty array, and text. */
+	begin(0);
+	send_reserve_n(720, 0, 0);
+	pg_params_clear(&params);
+	pg_array(&params, PG_TEXT, 1);
+	pg_add_bytes(&params, SPAN("na\xc3\xaf"
+				   "ve"));
+	pg_array(&params, PG_BYTEA, 1);
+	pg_add_bytes(&params, SPAN("x"));
+	pg_array(&params, PG_TEXT, 1);
+	pg_add_bytes(&params, SPAN("text"));
+	pg_send(pg, QUERY_session_identity_add, &params);
+	pg_end(pg);
+	turn_until(&work[0].ended, NULL, 0);
+	ck_assert_int_eq(work[0].transaction.outcome, PG_COMMITTED);
+	ck_assert_uint_eq(work[0].rows[0], 0);
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.identity WHERE "
+					"operation = 'na\xc3\xafve'"),
+			 1);
+}
+END_TEST
+
+START_TEST(hundreds_of_rows_and_megabytes_go_through)
+{
+	connect_with("", true);
+	for (unsigned i = 0; i < MANY; i++) {
+		begin(i);
+		send_reserve_n(10000 + 1000 * i, 256, 8192); /* 6 MiB a transaction */
+		pg_end(pg);
+	}
+	ck_assert_uint_eq(ended, 0);
+	pg_flush(pg);
+	turn_until(&work[MANY - 1].ended, NULL, 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		ck_assert_int_eq(work[i].transaction.outcome, PG_COMMITTED);
+		ck_assert_uint_eq(work[i].rows[0], 256);
+	}
+}
+END_TEST
+
+START_TEST(a_statement_that_cannot_be_prepared_is_named_and_tried_again)
+{
+	struct pg_options options = {
+		.conninfo = conninfo, .prepared = true, .who = "test", .up = up, .down = down
+	};
+
+	scratch_do("ALTER TABLE onceward.identity RENAME TO elsewhere");
+	snprintf(conninfo, sizeof(conninfo), "%s", scratch_conninfo);
+	pg = pg_new(loop, &options);
+	turn_until(NULL, &downs, 2);
+	ck_assert_ptr_nonnull(strstr(reason, "session_identity_add"));
+	ck_assert_ptr_nonnull(strstr(reason, "does not exist"));
+	ck_assert_uint_eq(ups, 0);
+	scratch_do("ALTER TABLE onceward.elsewhere RENAME TO identity");
+	turn_until(NULL, &ups, 1);
+	three_in_order(800);
+}
+END_TEST
+
+static void back_off(const char *where, const char *word)
+{
+	struct pg_options options = {
+		.conninfo = where, .prepared = true, .who = "test", .up = up, .down = down
+	};
+
+	pg = pg_new(loop, &options);
+	ck_assert_uint_eq(downs, 0);
+	turn_for(1000);
+	ck_assert_msg(strstr(reason, word) != NULL, "%s", reason);
+	/* At 0, then after at most 50, 100, 200, 400 ms, and at least three quarters of it. */
+	ck_assert_uint_ge(downs, 4);
+	ck_assert_uint_le(downs, 6);
+}
+
+START_TEST(who_is_not_there_is_asked_again_ever_more_slowly)
+{
+	back_off("host=/nowhere user=onceward", "No such file");
+}
+END_TEST
+
+START_TEST(a_conninfo_that_makes_no_sense_is_said)
+{
+	char why[256];
+
+	back_off("host=/nowhere colour=blue", "colour");
+	ck_assert(!pg_conninfo_valid("host=/nowhere colour=blue", why));
+	ck_assert(pg_conninfo_valid("postgresql://a,b/onceward", why));
+}
+END_TEST
+
+START_TEST(no_word_of_a_secret_is_in_the_reason)
+{
+	back_off("host=/nowhere user=onceward password=sesame", "No such file");
+	ck_assert_ptr_null(strstr(reason, "sesame"));
+}
+END_TEST
+
+START_TEST(a_server_that_says_nothing_is_given_up)
+{
+	struct pg_options options = {
+		.conninfo = conninfo, .prepared = true, .who = "test", .up = up, .down = down
+	};
+
+	snprintf(conninfo, sizeof(conninfo), "%s", scratch_conninfo);
+	scratch_do("SELECT 1");
+	ck_assert_int_eq(system("kill -STOP $(head -n 1 $SCRATCH/data/postmaster.pid)"), 0);
+	pg = pg_new(loop, &options);
+	turn_until(NULL, &downs, 1);
+	ck_assert_int_eq(system("kill -CONT $(head -n 1 $SCRATCH/data/postmaster.pid)"), 0);
+	ck_assert_str_eq(reason, "PostgreSQL does not answer");
+	turn_until(NULL, &ups, 1);
+}
+END_TEST
+
+static void bouncer(const char *command)
+{
+	ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(behind_pgbouncer_without_prepared_statements)
+{
+	char through[128];
+	struct pg_options options = {
+		.conninfo = through, .who = "test", .up = up, .down = down
+	};
+
+	bouncer("cat > $SCRATCH/bouncer.ini <<EOF\n"
+		"[databases]\n"
+		"onceward = host=$SCRATCH dbname=onceward user=onceward\n"
+		"[pgbouncer]\n"
+		"listen_port = 6432\n"
+		"unix_socket_dir = $SCRATCH\n"
+		"logfile = $SCRATCH/bouncer.log\n"
+		"pidfile = $SCRATCH/bouncer.pid\n"
+		"auth_type = any\n"
+		"pool_mode = transaction\n"
+		"default_pool_size = 3\n"
+		"EOF\n"
+		"as=; [ $(id -u) -ne 0 ] || as='setpriv --reuid=postgres --regid=postgres "
+		"--clear-groups --'\n"
+		"$as env PATH=$PATH:/usr/sbin pgbouncer -q -d $SCRATCH/bouncer.ini");
+	snprintf(through, sizeof(through), "host=%s port=6432 user=onceward dbname=onceward",
+		 scratch_dir);
+	pg = pg_new(loop, &options);
+	turn_until(NULL, &ups, 1);
+	three_in_order(900);
+	all_values_survive();
+	/* The other way to lose it: the server's end, seen through the pooler. */
+	scratch_do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+		   "backend_type = 'client backend' AND pid <> pg_backend_pid()");
+	begin(0);
+	send_reserve(905);
+	pg_end(pg);
+	pg_flush(pg);
+	turn_until(&work[0].ended, NULL, 0);
+	while (!pg_up(pg))
+		loop_wait(loop, 50);
+	three_in_order(910);
+	bouncer("kill $(cat $SCRATCH/bouncer.pid)");
+}
+END_TEST
+
+START_TEST(a_session_runs_statements_and_says_what_is_wrong)
+{
+	char why[256] = "";
+	struct pg_session *session = scratch_open(scratch_conninfo);
+	struct span some[] = { SPAN("12"), { NULL, 0 }, SPAN("") };
+	struct pg_rows *rows =
+		pg_session_run(session, "SELECT $1::int + 1, $2::text, $3::text", some, 3, why);
+
+	ck_assert_ptr_nonnull(rows);
+	ck_assert(span_equal(pg_text(rows, 0, 0), SPAN("13")));
+	ck_assert_ptr_null(pg_text(rows, 0, 1).at);
+	ck_assert_ptr_nonnull(pg_text(rows, 0, 2).at);
+	pg_rows_free(rows);
+	ck_assert_ptr_null(
+		pg_session_run(session, "SELECT 1; SELECT 1/0; SELECT 2", NULL, 0, why));
+	ck_assert_str_eq(why, "division by zero");
+	ck_assert_str_eq(pg_session_sqlstate(session), "22012");
+	rows = pg_session_run(session, "SELECT 1; SELECT 2", NULL, 0, why);
+	ck_assert(span_equal(pg_text(rows, 0, 0), SPAN("2")));
+	ck_assert_str_eq(pg_session_sqlstate(session), "");
+	pg_rows_free(rows);
+	pg_session_patience(session, 200);
+	ck_assert_ptr_null(pg_session_run(session, "SELECT pg_sleep(10)", NULL, 0, why));
+	ck_assert_ptr_nonnull(strstr(why, "did not answer"));
+	pg_session_close(session);
+	ck_assert_ptr_null(pg_session_open("host=/nowhere user=a password=sesame", 1000, why));
+	ck_assert_ptr_nonnull(strstr(why, "No such file"));
+	ck_assert_ptr_null(pg_session_open("nonsense", 1000, why));
+}
+END_TEST
+
+START_TEST(the_environment_says_nothing)
+{
+	setenv("PGHOST", "/nowhere", 1);
+	setenv("PGOPTIONS", "-c statement_timeout=1", 1);
+	setenv("PGTZ", "Mars", 1);
+	pg_ignore_environment();
+	ck_assert_ptr_null(getenv("PGHOST"));
+	ck_assert_ptr_null(getenv("PGOPTIONS"));
+	ck_assert_ptr_null(getenv("PGTZ"));
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("pg");
+	TCase *t = tcase_create("pg");
+
+	tcase_add_checked_fixture(t, set_up, tear_down);
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, transactions_come_back_in_order);
+	tcase_add_test(t, without_prepared_statements_all_is_the_same);
+	tcase_add_test(t, an_error_ends_its_own_transaction_only);
+	tcase_add_test(t, a_commit_that_fails_is_a_failure_though_its_rows_came);
+	tcase_add_test(t, a_lost_connection_loses_all_and_comes_back);
+	tcase_add_test(t, a_connection_ended_while_idle_comes_back);
+	tcase_add_test(t, what_is_begun_on_a_dying_connection_is_lost);
+	tcase_add_test(t, freeing_loses_what_is_under_way);
+	tcase_add_test(t, a_statement_that_takes_too_long_fails);
+	tcase_add_test(t, a_cancelled_wait_for_a_standby_is_no_commit);
+	tcase_add_test(t, null_and_every_type_go_there_and_back);
+	tcase_add_test(t, hundreds_of_rows_and_megabytes_go_through);
+	tcase_add_test(t, a_statement_that_cannot_be_prepared_is_named_and_tried_again);
+	tcase_add_test(t, who_is_not_there_is_asked_again_ever_more_slowly);
+	tcase_add_test(t, a_conninfo_that_makes_no_sense_is_said);
+	tcase_add_test(t, no_word_of_a_secret_is_in_the_reason);
+	tcase_add_test(t, a_server_that_says_nothing_is_given_up);
+	tcase_add_test(t, behind_pgbouncer_without_prepared_statements);
+	tcase_add_test(t, a_session_runs_statements_and_says_what_is_wrong);
+	tcase_add_test(t, the_environment_says_nothing);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *runner = NULL;
+	int failed = 0;
+
+	scratch_start("");
+	setenv("SCRATCH", scratch_dir, 1);
+	scratch_migrate();
+	runner = srunner_create(suite());
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	scratch_stop();
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,558 @@
+/*
+ * The admin listener's answers, without a listener: who is answered at all, what the endpoints
+ * say, and what a file of tokens may look like.
+ */
+#include "admin.h"
+
+#include "digest.h"
+#include "problem.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct arena *arena;
+static struct settings settings;
+static struct admin_view view;
+static struct admin_check given[ADMIN_CHECKS];
+static struct http_field fields[8];
+static struct http_request request;
+static struct admin_tokens *tokens;
+static char file[64];
+
+static void ready(void *arg, struct admin_check checks[ADMIN_CHECKS])
+{
+	ck_assert_ptr_eq(arg, &given);
+	memcpy(checks, given, sizeof(given));
+}
+
+static void setup(void)
+{
+	static const char *const names[] = { "ledger", "durable", "keys", "days_left",
+					     "routes" };
+	int fd = -1;
+
+	arena = arena_new();
+	settings = (struct settings){ .admin = { .listen = "127.0.0.1:9180" } };
+	view = (struct admin_view){ .settings = &settings, .ready = ready, .arg = &given };
+	for (size_t i = 0; i < ADMIN_CHECKS; i++)
+		given[i] =
+			(struct admin_check){ .name = names[i], .ok = true, .detail = "fine" };
+	request = (struct http_request){ .arena = arena,
+					 .method = SPAN("GET"),
+					 .host = SPAN("127.0.0.1:9180"),
+					 .fields = { .at = fields } };
+	tokens = NULL;
+	snprintf(file, sizeof(file), "/tmp/test_admin.XXXXXX");
+	fd = mkstemp(file);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+static void teardown(void)
+{
+	unlink(file);
+	admin_tokens_free(tokens);
+	arena_free(arena);
+}
+
+static struct http_answer ask(const char *method, const char *path)
+{
+	request.method = span_of(method);
+	request.path = request.target = span_of(path);
+	return admin_answer(&request, &view, tokens);
+}
+
+static unsigned status_for_host(const char *host)
+{
+	request.host = span_of(host);
+	return ask("GET", "/healthz").status;
+}
+
+static bool has(const struct http_answer *answer, const char *name, const char *value)
+{
+	const struct http_field *field = http_find(&answer->fields, span_of(name), NULL);
+
+	return field && span_equal(field->value, span_of(value));
+}
+
+static bool says(const struct http_answer *answer, const char *text)
+{
+	return memmem(answer->body.at, answer->body.len, text, strlen(text)) != NULL;
+}
+
+static void write_file(const char *text)
+{
+	FILE *out = fopen(file, "w");
+
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_ge(fputs(text, out), 0);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+static const char *hex_of(const char *token)
+{
+	static char hex[65];
+	unsigned char bytes[32];
+	struct hash *hash = hash_new();
+
+	hash_add(hash, token, strlen(token));
+	hash_end(hash, bytes);
+	hash_free(hash);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+	return hex;
+}
+
+/* A file with one line, whose %s is the hash of "secret". */
+static void load(const char *format)
+{
+	char why[256];
+
+	write_file(arena_format(arena, "# who\n\n\tann  viewer %s %s\r\n", hex_of("secret"),
+				format)
+			   .at);
+	settings.admin.tokens_file = file;
+	tokens = admin_tokens_load(file, why);
+	ck_assert_msg(tokens != NULL, "%s", why);
+}
+
+static const char *refused(const char *text)
+{
+	static char why[256];
+
+	write_file(text);
+	why[0] = 0;
+	ck_assert_ptr_null(admin_tokens_load(file, why));
+	return why;
+}
+
+static unsigned status_with(const char *authorization)
+{
+	request.fields.n = 0;
+	http_add(&request.fields, SPAN("Authorization"), span_of(authorization));
+	return ask("GET", "/metrics").status;
+}
+
+START_TEST(healthz_is_ok_as_long_as_somebody_answers)
+{
+	struct http_answer answer = ask("GET", "/healthz");
+
+	view.draining = true;
+	given[0].ok = false;
+	ck_assert_uint_eq(answer.status, 200);
+	ck_assert(has(&answer, "Content-Type", "application/json"));
+	ck_assert(has(&answer, "Cache-Control", "no-store"));
+	ck_assert(span_equal(answer.body, SPAN("{\"status\":\"ok\"}\n")));
+}
+END_TEST
+
+START_TEST(readyz_is_ready_when_all_checks_are)
+{
+	struct http_answer answer = ask("GET", "/readyz");
+
+	ck_assert_uint_eq(answer.status, 200);
+	ck_assert(says(&answer, "{\"ready\":true,\"draining\":false,"
+				"\"ledger\":{\"ok\":true,\"detail\":\"fine\"},"
+				"\"durable\":{\"ok\":true,\"detail\":\"fine\"},"
+				"\"keys\":{\"ok\":true,\"detail\":\"fine\"},"
+				"\"days_left\":{\"ok\":true,\"detail\":\"fine\"},"
+				"\"routes\":{\"ok\":true,\"detail\":\"fine\"}}\n"));
+}
+END_TEST
+
+START_TEST(readyz_is_503_when_one_check_is_not)
+{
+	for (size_t i = 0; i < ADMIN_CHECKS; i++) {
+		struct http_answer answer;
+
+		given[i].ok = false;
+		answer = ask("GET", "/readyz");
+		ck_assert_uint_eq(answer.status, 503);
+		ck_assert(says(&answer, "\"ready\":false"));
+		ck_assert(says(&answer, "\"ok\":false"));
+		given[i].ok = true;
+	}
+}
+END_TEST
+
+START_TEST(readyz_is_503_while_draining)
+{
+	struct http_answer answer;
+
+	view.draining = true;
+	answer = ask("GET", "/readyz");
+	ck_assert_uint_eq(answer.status, 503);
+	ck_assert(says(&answer, "\"ready\":false,\"draining\":true"));
+}
+END_TEST
+
+START_TEST(the_longest_details_fit_and_are_escaped)
+{
+	struct http_answer answer;
+
+	for (size_t i = 0; i < ADMIN_CHECKS; i++)
+		memset(given[i].detail, i ? 0x01 : '"', sizeof(given[i].detail) - 1);
+	answer = ask("GET", "/readyz");
+	ck_assert(says(&answer, "\\\"\\\"\"},"));
+	ck_assert(says(&answer, "\\u0001\"}}\n"));
+}
+END_TEST
+
+START_TEST(metrics_are_prometheus_text)
+{
+	struct http_answer answer = ask("GET", "/metrics");
+
+	ck_assert_uint_eq(answer.status, 200);
+	ck_assert(has(&answer, "Content-Type", "text/plain; version=0.0.4; charset=utf-8"));
+	ck_assert(says(&answer, "# TYPE onceward_requests_total counter\n"));
+	ck_assert_int_eq(answer.body.at[answer.body.len - 1], '\n');
+}
+END_TEST
+
+START_TEST(head_is_answered_as_get)
+{
+	ck_assert_uint_eq(ask("HEAD", "/healthz").status, 200);
+	ck_assert_uint_eq(ask("HEAD", "/metrics").status, 200);
+	ck_assert_uint_eq(ask("HEAD", "/readyz").status, 200);
+}
+END_TEST
+
+START_TEST(an_unknown_path_is_404)
+{
+	static const char *const paths[] = { "/",           "/metrics/", "/Metrics",
+					     "/v1/records", "*",         "" };
+
+	for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+		struct http_answer answer = ask("GET", paths[i]);
+		ck_assert_uint_eq(answer.status, 404);
+		ck_assert(has(&answer, "Content-Type", "application/problem+json"));
+		ck_assert(says(&answer, "route_not_found"));
+	}
+}
+END_TEST
+
+START_TEST(another_method_is_405_with_allow)
+{
+	static const char *const methods[] = { "POST", "DELETE", "OPTIONS", "get" };
+
+	for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+		struct http_answer answer = ask(methods[i], "/metrics");
+		ck_assert_uint_eq(answer.status, 405);
+		ck_assert(has(&answer, "Allow", "GET, HEAD"));
+		ck_assert(says(&answer, "method_not_allowed"));
+	}
+}
+END_TEST
+
+START_TEST(the_listen_address_and_localhost_are_answered_with_any_port)
+{
+	static const char *const hosts[] = { "127.0.0.1",      "127.0.0.1:1",  "localhost",
+					     "LOCALHOST:9180", "[::1]",        "[::1]:9180",
+					     "10.1.2.3",       "10.1.2.3:9999" };
+
+	settings.admin.listen = "10.1.2.3:9180";
+	for (size_t i = 0; i < ARRAY_LEN(hosts); i++)
+		ck_assert_msg(status_for_host(hosts[i]) == 200, "%s", hosts[i]);
+	settings.admin.listen = "[fd00::1]:9180";
+	ck_assert_uint_eq(status_for_host("[FD00::1]:7"), 200);
+}
+END_TEST
+
+START_TEST(a_name_that_was_rebound_to_our_address_is_refused)
+{
+	static const char *const hosts[] = { "",
+					     "evil.example",
+					     "evil.example:9180",
+					     "localhost.",
+					     "127.0.0.2",
+					     "localhost.evil.example",
+					     "[::1",
+					     "[::2]",
+					     "0.0.0.0",
+					     "127.0.0.1.x",
+					     ":9180" };
+
+	for (size_t i = 0; i < ARRAY_LEN(hosts); i++)
+		ck_assert_msg(strcmp(hosts[i], "[::1") == 0 || status_for_host(hosts[i]) == 403,
+			      "%s", hosts[i]);
+	request.host = SPAN("evil.example");
+	struct http_answer answer = ask("GET", "/metrics");
+	ck_assert(has(&answer, "Content-Type", "application/problem+json"));
+	ck_assert(says(&answer, "admin.hosts"));
+	ck_assert_uint_eq(ask("GET", "/nothing").status, 403);
+}
+END_TEST
+
+START_TEST(hosts_that_are_configured_are_answered)
+{
+	static const char *const hosts[] = { "ops.example", "fd00::2" };
+
+	settings.admin.hosts = (struct texts){ hosts, ARRAY_LEN(hosts) };
+	ck_assert_uint_eq(status_for_host("ops.example:80"), 200);
+	ck_assert_uint_eq(status_for_host("OPS.example"), 200);
+	ck_assert_uint_eq(status_for_host("[fd00::2]:80"), 200);
+	ck_assert_uint_eq(status_for_host("x.ops.example"), 403);
+}
+END_TEST
+
+START_TEST(with_a_tokens_file_metrics_need_a_token)
+{
+	struct http_answer answer;
+
+	load("");
+	answer = ask("GET", "/metrics");
+	ck_assert_uint_eq(answer.status, 401);
+	ck_assert(has(&answer, "WWW-Authenticate", "Bearer"));
+	ck_assert(says(&answer, "account_unauthenticated"));
+	ck_assert_uint_eq(ask("GET", "/healthz").status, 200);
+	ck_assert_uint_eq(ask("GET", "/readyz").status, 200);
+	ck_assert_uint_eq(status_with("Bearer secret"), 200);
+	ck_assert_uint_eq(status_with("bearer   secret"), 200);
+}
+END_TEST
+
+START_TEST(whatever_is_not_exactly_the_token_is_401)
+{
+	static const char *const wrong[] = { "Bearer secreT", "Bearer secret ", "Bearer",
+					     "Bearer ",       "Basic secret",   "secret",
+					     "Bearersecret",  "Bearer secre",   "" };
+
+	load("");
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+		ck_assert_msg(status_with(wrong[i]) == 401, "%s", wrong[i]);
+	ck_assert_uint_eq(status_with(arena_format(arena, "Bearer %s", hex_of("secret")).at),
+			  401);
+	request.fields.n = 0;
+	http_add(&request.fields, SPAN("Authorization"), SPAN("Bearer secret"));
+	http_add(&request.fields, SPAN("Authorization"), SPAN("Bearer secret"));
+	ck_assert_uint_eq(ask("GET", "/metrics").status, 401);
+}
+END_TEST
+
+START_TEST(a_token_ends_when_it_says)
+{
+	load("2000-01-01T00:00:00Z");
+	ck_assert_uint_eq(status_with("Bearer secret"), 401);
+	admin_tokens_free(tokens);
+	load("2999-01-01T00:00:00Z");
+	ck_assert_uint_eq(status_with("Bearer secret"), 200);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 32472144000 - 1),
+			 ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 32472144000), ADMIN_ANYBODY);
+}
+END_TEST
+
+START_TEST(tokens_that_could_not_be_loaded_let_nobody_in)
+{
+	settings.admin.tokens_file = file;
+	ck_assert_uint_eq(status_with("Bearer secret"), 401);
+}
+END_TEST
+
+START_TEST(an_empty_file_lets_nobody_in)
+{
+	char why[256];
+
+	settings.admin.tokens_file = file;
+	tokens = admin_tokens_load(file, why);
+	ck_assert_ptr_nonnull(tokens);
+	ck_assert_uint_eq(admin_tokens_count(tokens), 0);
+	ck_assert_uint_eq(status_with("Bearer secret"), 401);
+}
+END_TEST
+
+START_TEST(roles_are_read)
+{
+	char why[256];
+	struct span one = arena_format(arena, "a operator %s\n", hex_of("one"));
+
+	write_file(arena_format(arena, "%sb viewer %s", one.at, hex_of("two")).at);
+	tokens = admin_tokens_load(file, why);
+	ck_assert_ptr_nonnull(tokens);
+	ck_assert_uint_eq(admin_tokens_count(tokens), 2);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("one"), 0), ADMIN_OPERATOR);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("two"), 0), ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("three"), 0), ADMIN_ANYBODY);
+}
+END_TEST
+
+START_TEST(a_time_zone_counts)
+{
+	load("1970-01-02T02:30:00.5+02:30");
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86399), ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86400), ADMIN_ANYBODY);
+	admin_tokens_free(tokens);
+	load("1970-01-01t23:59:60z");
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86399), ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86400), ADMIN_ANYBODY);
+	admin_tokens_free(tokens);
+	load("1969-12-31T20:00:00-04:00");
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), -1), ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 0), ADMIN_ANYBODY);
+}
+END_TEST
+
+START_TEST(what_is_no_time_is_refused)
+{
+	static const char *const wrong[] = { "2030-01-31",
+					     "2030-01-31T12:00:00",
+					     "2030-02-29T12:00:00Z",
+					     "2030-00-10T12:00:00Z",
+					     "2030-13-10T12:00:00Z",
+					     "2030-01-00T12:00:00Z",
+					     "2030-01-31T24:00:00Z",
+					     "2030-01-31T12:60:00Z",
+					     "2030-01-31T12:00:61Z",
+					     "2030-01-31T12:00:00.Z",
+					     "2030-01-31T12:00:00Zx",
+					     "2030-01-31T12:00:00+2",
+					     "2030-01-31T12:00:00+24:00",
+					     "+030-01-31T12:00:00Z",
+					     "never",
+					     "1893456000" };
+
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		const char *why = refused(
+			arena_format(arena, "a viewer %s %s\n", hex_of("x"), wrong[i]).at);
+		ck_assert_msg(strstr(why, ":1: the expiry is not a time"), "%s: %s", wrong[i],
+			      why);
+	}
+	load("2028-02-29T12:00:00Z");
+}
+END_TEST
+
+START_TEST(a_wrong_line_is_told_with_its_number_and_never_its_text)
+{
+	const char *hash = hex_of("x");
+
+	ck_assert_ptr_nonnull(strstr(refused("# a\n\nann\n"), ":3: behind the name"));
+	ck_assert_ptr_nonnull(strstr(refused("ann admin 00\n"), ":1: behind the name"));
+	ck_assert_ptr_nonnull(strstr(refused("ann viewer\n"), ":1: behind the role"));
+	ck_assert_ptr_nonnull(strstr(refused("ann viewer hunter2\n"), ":1: behind the role"));
+	ck_assert_ptr_null(strstr(refused("ann viewer hunter2\n"), "hunter2"));
+	ck_assert_ptr_nonnull(strstr(refused("a\x01 viewer x\n"), "visible characters"));
+	ck_assert_ptr_nonnull(strstr(refused(arena_format(arena, "a viewer g%.63s\n", hash).at),
+				     "64 hex digits"));
+	ck_assert_ptr_nonnull(strstr(refused(arena_format(arena, "a viewer %s0\n", hash).at),
+				     "64 hex digits"));
+	ck_assert_ptr_nonnull(strstr(
+		refused(arena_format(arena, "a viewer %s 2030-01-31T12:00:00Z x\n", hash).at),
+		"a line is"));
+	ck_assert_ptr_nonnull(strstr(
+		refused(arena_format(arena, "a viewer %s\nb operator %s\n", hash, hash).at),
+		":2: this token"));
+	ck_assert_ptr_nonnull(strstr(
+		refused(arena_format(arena, "%065d viewer %s\n", 0, hash).at), "1 to 64"));
+}
+END_TEST
+
+START_TEST(a_file_that_others_can_read_is_refused)
+{
+	char why[256];
+
+	ck_assert_int_eq(chmod(file, 0640), 0);
+	ck_assert_ptr_null(admin_tokens_load(file, why));
+	ck_assert_ptr_nonnull(strstr(why, "open to others (mode 640): chmod 600 it"));
+	ck_assert_int_eq(chmod(file, 0602), 0);
+	ck_assert_ptr_null(admin_tokens_load(file, why));
+	ck_assert_int_eq(chmod(file, 0400), 0);
+	tokens = admin_tokens_load(file, why);
+	ck_assert_msg(tokens != NULL, "%s", why);
+}
+END_TEST
+
+START_TEST(a_file_of_somebody_else_is_refused)
+{
+	char why[256];
+
+	if (geteuid() != 0)
+		return; /* only root can give a file away */
+	ck_assert_int_eq(chown(file, 1, (gid_t)-1), 0);
+	ck_assert_ptr_null(admin_tokens_load(file, why));
+	ck_assert_ptr_nonnull(strstr(why, "belongs to user 1"));
+}
+END_TEST
+
+START_TEST(what_is_no_file_is_refused)
+{
+	char why[256];
+
+	ck_assert_ptr_null(admin_tokens_load("/nonexistent/tokens", why));
+	ck_assert_ptr_nonnull(strstr(why, "cannot open /nonexistent/tokens: No such file"));
+	ck_assert_ptr_null(admin_tokens_load("/tmp", why));
+	ck_assert_ptr_nonnull(strstr(why, "not a regular file"));
+	ck_assert_ptr_null(admin_tokens_load("/dev/null", why));
+}
+END_TEST
+
+START_TEST(a_file_that_is_too_large_is_refused)
+{
+	struct buf text;
+
+	buf_init(&text, (size_t)1024 * 1024);
+	for (unsigned i = 0; i < 30000; i++)
+		buf_text(&text, "# filler\n ");
+	buf_byte(&text, 0);
+	ck_assert_ptr_nonnull(strstr(refused(text.at), "is larger than"));
+	buf_clear(&text);
+	for (unsigned i = 0; i < 1001; i++)
+		buf_format(&text, "a viewer %064x\n", i);
+	buf_byte(&text, 0);
+	ck_assert_ptr_nonnull(strstr(refused(text.at), ":1001: there are too many tokens"));
+	buf_fini(&text);
+}
+END_TEST
+
+static void add_answers(TCase *tcase)
+{
+	tcase_add_test(tcase, healthz_is_ok_as_long_as_somebody_answers);
+	tcase_add_test(tcase, readyz_is_ready_when_all_checks_are);
+	tcase_add_test(tcase, readyz_is_503_when_one_check_is_not);
+	tcase_add_test(tcase, readyz_is_503_while_draining);
+	tcase_add_test(tcase, the_longest_details_fit_and_are_escaped);
+	tcase_add_test(tcase, metrics_are_prometheus_text);
+	tcase_add_test(tcase, head_is_answered_as_get);
+	tcase_add_test(tcase, an_unknown_path_is_404);
+	tcase_add_test(tcase, another_method_is_405_with_allow);
+	tcase_add_test(tcase, the_listen_address_and_localhost_are_answered_with_any_port);
+	tcase_add_test(tcase, a_name_that_was_rebound_to_our_address_is_refused);
+	tcase_add_test(tcase, hosts_that_are_configured_are_answered);
+	tcase_add_test(tcase, with_a_tokens_file_metrics_need_a_token);
+	tcase_add_test(tcase, whatever_is_not_exactly_the_token_is_401);
+	tcase_add_test(tcase, a_token_ends_when_it_says);
+	tcase_add_test(tcase, tokens_that_could_not_be_loaded_let_nobody_in);
+}
+
+static void add_tokens(TCase *tcase)
+{
+	tcase_add_test(tcase, an_empty_file_lets_nobody_in);
+	tcase_add_test(tcase, roles_are_read);
+	tcase_add_test(tcase, a_time_zone_counts);
+	tcase_add_test(tcase, what_is_no_time_is_refused);
+	tcase_add_test(tcase, a_wrong_line_is_told_with_its_number_and_never_its_text);
+	tcase_add_test(tcase, a_file_that_others_can_read_is_refused);
+	tcase_add_test(tcase, a_file_of_somebody_else_is_refused);
+	tcase_add_test(tcase, what_is_no_file_is_refused);
+	tcase_add_test(tcase, a_file_that_is_too_large_is_refused);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("admin");
+	TCase *tcase = tcase_create("admin");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	add_answers(tcase);
+	add_tokens(tcase);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

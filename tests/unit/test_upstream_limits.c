@@ -1,0 +1,463 @@
+/* Servers that cannot be reached, times that run out, connections that are too many. */
+#include "upstream_rig.h"
+
+static struct server_rig server, other;
+static struct client_rig client;
+static struct call_rig rig;
+
+static void begin(bool (*script)(struct peer *peer))
+{
+	server.script = script;
+	server_start(&server);
+	client_start(&client);
+}
+
+static void finish(void)
+{
+	client_stop(&client);
+	server_stop(&server);
+}
+
+static void follow(void)
+{
+	upstreams_follow(client.upstreams, &client.settings, 1);
+}
+
+static void send_within(int64_t ms)
+{
+	call_begin(&client, &rig, "POST", SPAN("x"));
+	rig.call.start_within_ms = ms;
+	call_send(&client, &rig);
+	call_wait(&client, &rig);
+}
+
+/* A port that nobody listens on. */
+static uint16_t dead_port(void)
+{
+	uint16_t port = 0;
+
+	close(listen_on(&port, 1));
+	return port;
+}
+
+/* A port where connecting hangs: its queue is full and nobody accepts. */
+static uint16_t deaf_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	uint16_t port = 0;
+
+	(void)listen_on(&port, 0);
+	at.sin_port = htons(port);
+	for (int i = 0; i < 3; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+		(void)connect(fd, (struct sockaddr *)&at, sizeof(at));
+	}
+	nap(20);
+	return port;
+}
+
+START_TEST(a_refused_connection_sent_nothing)
+{
+	begin(answer_ok);
+	client_server_at(&client, "127.0.0.1", dead_port(), false);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_NOT_SENT);
+	ck_assert_ptr_nonnull(rig.call.cause);
+	finish();
+}
+END_TEST
+
+START_TEST(a_name_that_does_not_resolve_sent_nothing)
+{
+	begin(answer_ok);
+	client_server_at(&client, "name.invalid", server.port, false);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_NOT_SENT);
+	ck_assert_uint_eq(server.connections, 0);
+	finish();
+}
+END_TEST
+
+START_TEST(a_name_is_resolved_without_stopping_the_loop)
+{
+	begin(answer_ok);
+	client_server_at(&client, "localhost", server.port, false);
+	call_begin(&client, &rig, "POST", SPAN("x"));
+	call_send(&client, &rig);
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_ANSWERED);
+	finish();
+}
+END_TEST
+
+START_TEST(connecting_that_hangs_sent_nothing)
+{
+	begin(answer_ok);
+	client.upstream.connect_timeout = 150;
+	client_server_at(&client, "127.0.0.1", deaf_port(), false);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_NOT_SENT);
+	ck_assert_int_ge(rig.call.total_us, 140000);
+	ck_assert_int_lt(rig.call.total_us, 900000);
+	finish();
+}
+END_TEST
+
+START_TEST(start_within_bounds_connecting)
+{
+	begin(answer_ok);
+	client_server_at(&client, "127.0.0.1", deaf_port(), false);
+	client_server_at(&client, "127.0.0.1", server.port, false);
+	send_within(100);
+	assert_end(rig, UPSTREAM_NOT_SENT);
+	ck_assert_int_lt(rig.call.total_us, 600000);
+	ck_assert_uint_eq(server.connections, 0);
+	finish();
+}
+END_TEST
+
+START_TEST(a_call_that_comes_too_late_is_not_begun)
+{
+	begin(answer_ok);
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	send_within(-1); /* with an idle connection at hand */
+	assert_end(rig, UPSTREAM_NOT_SENT);
+	ck_assert_uint_eq(server.arrivals, 1);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_ANSWERED);
+	ck_assert_uint_eq(server.connections, 1);
+	finish();
+}
+END_TEST
+
+START_TEST(the_next_server_is_tried_and_a_failed_one_passed_over)
+{
+	begin(answer_ok);
+	client.upstream.connections = CONNECTIONS_FRESH;
+	client.upstream.connect_timeout = 150;
+	client_server_at(&client, "127.0.0.1", deaf_port(), false);
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_ANSWERED);
+	ck_assert_int_ge(rig.call.wait_us, 140000);
+	for (int i = 0; i < 4; i++) {
+		call(&client, &rig, "POST", SPAN("x"));
+		assert_end(rig, UPSTREAM_ANSWERED);
+		ck_assert_int_lt(rig.call.wait_us, 140000);
+	}
+	ck_assert_uint_eq(server.arrivals, 5);
+	finish();
+}
+END_TEST
+
+START_TEST(each_server_is_tried_once)
+{
+	begin(answer_ok);
+	for (int i = 0; i < 3; i++)
+		client_server_at(&client, "127.0.0.1", dead_port(), false);
+	for (int i = 0; i < 3; i++) {
+		call(&client, &rig, "POST", SPAN("x"));
+		assert_end(rig, UPSTREAM_NOT_SENT);
+	}
+	finish();
+}
+END_TEST
+
+START_TEST(servers_take_turns)
+{
+	begin(answer_ok);
+	other.script = answer_ok;
+	server_start(&other);
+	client_to(&client, &server);
+	client_to(&client, &other);
+	for (int i = 0; i < 6; i++)
+		call(&client, &rig, "POST", SPAN("x"));
+	ck_assert_uint_eq(server.arrivals, 3);
+	ck_assert_uint_eq(other.arrivals, 3);
+	ck_assert_uint_eq(server.connections + other.connections, 2);
+	finish();
+	server_stop(&other);
+}
+END_TEST
+
+/* Once a server has the request, another one never gets it. */
+static bool hang_up(struct peer *peer)
+{
+	(void)peer;
+	return false;
+}
+
+START_TEST(a_server_that_took_the_request_is_the_only_one)
+{
+	begin(hang_up);
+	other.script = hang_up;
+	server_start(&other);
+	client_to(&client, &server);
+	client_to(&client, &other);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_CUT);
+	turn_for(&client, 20);
+	ck_assert_uint_eq(server.arrivals + other.arrivals, 1);
+	finish();
+	server_stop(&other);
+}
+END_TEST
+
+static bool silence(struct peer *peer)
+{
+	nap(600);
+	return say_text(peer, OK_ANSWER);
+}
+
+START_TEST(an_answer_that_does_not_begin_is_timed_out)
+{
+	begin(silence);
+	client.upstream.first_byte_timeout = 150;
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_TIMED_OUT);
+	ck_assert_int_ge(rig.call.total_us, 150000);
+	ck_assert_int_lt(rig.call.total_us, 550000);
+	ck_assert_uint_eq(server.arrivals, 1);
+	finish();
+}
+END_TEST
+
+static bool pause_midway(struct peer *peer)
+{
+	say_text(peer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+	nap(600);
+	return say_text(peer, "k");
+}
+
+START_TEST(an_answer_that_pauses_is_timed_out)
+{
+	begin(pause_midway);
+	client.upstream.idle_timeout = 150;
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_TIMED_OUT);
+	ck_assert_int_ge(rig.call.total_us, 150000);
+	ck_assert_int_lt(rig.call.total_us, 550000);
+	finish();
+}
+END_TEST
+
+static bool dribble(struct peer *peer)
+{
+	say_text(peer, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n");
+	for (int i = 0; i < 20; i++) {
+		say_text(peer, ".");
+		nap(30);
+	}
+	return true;
+}
+
+START_TEST(an_answer_that_dribbles_is_timed_out_as_a_whole_or_is_whole)
+{
+	begin(dribble);
+	client.upstream.idle_timeout = 150;
+	client.upstream.first_byte_timeout = 150;
+	client.upstream.timeout = _i ? 3000 : 300;
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, _i ? UPSTREAM_ANSWERED : UPSTREAM_TIMED_OUT);
+	ck_assert_int_ge(rig.call.total_us, 300000);
+	ck_assert_int_lt(rig.call.total_us, _i ? 2900000 : 550000);
+	finish();
+}
+END_TEST
+
+START_TEST(a_server_that_does_not_read_is_timed_out)
+{
+	struct span body = { NULL, (size_t)64 << 20 };
+
+	begin(NULL);
+	client.upstream.idle_timeout = 200;
+	client_to(&client, &server);
+	body.at = arena_zero(client.arena, body.len);
+	call(&client, &rig, "POST", body);
+	assert_end(rig, UPSTREAM_TIMED_OUT);
+	ck_assert_int_lt(rig.call.total_us, 1500000);
+	server.over = true;
+	finish();
+}
+END_TEST
+
+static bool slow(struct peer *peer)
+{
+	nap(60);
+	return say_text(peer, OK_ANSWER);
+}
+
+static struct call_rig many[60];
+
+static unsigned send_many(unsigned n)
+{
+	unsigned answered = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		call_begin(&client, &many[i], "POST", SPAN("x"));
+		call_send(&client, &many[i]);
+	}
+	ck_assert_uint_eq(upstreams_calls(client.upstreams), n);
+	for (unsigned i = 0; i < n; i++) {
+		call_wait(&client, &many[i]);
+		answered += many[i].call.end == UPSTREAM_ANSWERED;
+	}
+	ck_assert_uint_eq(upstreams_calls(client.upstreams), 0);
+	return answered;
+}
+
+START_TEST(calls_wait_for_a_connection_in_their_order)
+{
+	begin(slow);
+	client.upstream.max_connections = 1;
+	client_to(&client, &server);
+	ck_assert_uint_eq(send_many(4), 4);
+	ck_assert_uint_eq(server.connections, 1);
+	for (int i = 1; i < 4; i++)
+		ck_assert_int_gt(many[i].call.total_us, many[i - 1].call.total_us);
+	finish();
+}
+END_TEST
+
+START_TEST(the_queue_is_left_in_time)
+{
+	begin(slow);
+	client.upstream.max_connections = 1;
+	client.upstream.queue_timeout = 100;
+	client_to(&client, &server);
+	ck_assert_uint_eq(send_many(8), 2);
+	for (int i = 2; i < 8; i++)
+		assert_end(many[i], UPSTREAM_NOT_SENT);
+	ck_assert_uint_eq(server.arrivals, 2);
+	finish();
+}
+END_TEST
+
+START_TEST(the_limit_is_for_all_servers_of_an_upstream)
+{
+	begin(answer_ok);
+	client.upstream.max_connections = 1;
+	other.script = answer_ok;
+	server_start(&other);
+	client_to(&client, &server);
+	client_to(&client, &other);
+	ck_assert_uint_eq(send_many(6), 6); /* idle ones make room */
+	ck_assert_uint_eq(server.arrivals, 3);
+	ck_assert_uint_eq(other.arrivals, 3);
+	finish();
+	server_stop(&other);
+}
+END_TEST
+
+START_TEST(many_calls_share_few_connections)
+{
+	begin(answer_ok);
+	client.upstream.max_connections = 12;
+	client_server_at(&client, "127.0.0.1", server.port, false);
+	upstreams_follow(client.upstreams, &client.settings, 4);
+	ck_assert_uint_eq(send_many(60), 60);
+	ck_assert_uint_eq(server.connections, 3); /* a thread's share of 12 */
+	ck_assert_uint_eq(server.arrivals, 60);
+	finish();
+}
+END_TEST
+
+START_TEST(an_old_connection_is_not_used_again)
+{
+	begin(answer_ok);
+	client.upstream.keepalive = 60;
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	call(&client, &rig, "POST", SPAN("x"));
+	ck_assert_uint_eq(server.connections, 1);
+	turn_for(&client, 80);
+	call(&client, &rig, "POST", SPAN("x"));
+	ck_assert_uint_eq(server.connections, 2);
+	turn_for(&client, 1200);
+	ck_assert_uint_eq(server.peers, 0); /* swept */
+	finish();
+}
+END_TEST
+
+START_TEST(a_reload_keeps_what_it_does_not_change)
+{
+	struct upstream_settings same = { 0 };
+	struct settings next = { .upstreams = &same, .n_upstreams = 1 };
+
+	begin(answer_ok);
+	client_to(&client, &server);
+	call(&client, &rig, "POST", SPAN("x"));
+	same = client.upstream;
+	same.timeout = 4000;
+	upstreams_follow(client.upstreams, &next, 1);
+	call(&client, &rig, "POST", SPAN("x")); /* by the old settings */
+	client.upstream = same;
+	call(&client, &rig, "POST", SPAN("x"));
+	ck_assert_uint_eq(server.connections, 1);
+	same.name = "renamed";
+	upstreams_follow(client.upstreams, &next, 1);
+	turn_for(&client, 30);
+	ck_assert_uint_eq(server.peers, 0);
+	finish();
+}
+END_TEST
+
+START_TEST(a_reload_ends_no_call)
+{
+	struct settings none = { 0 };
+
+	begin(slow);
+	client.upstream.max_connections = 1;
+	client_to(&client, &server);
+	call_begin(&client, &many[0], "POST", SPAN("x"));
+	call_send(&client, &many[0]);
+	call_begin(&client, &many[1], "POST", SPAN("x"));
+	call_send(&client, &many[1]);
+	turn_for(&client, 20);
+	upstreams_follow(client.upstreams, &none, 1);
+	call_wait(&client, &many[1]);
+	assert_end(many[0], UPSTREAM_ANSWERED);
+	assert_end(many[1], UPSTREAM_ANSWERED);
+	turn_for(&client, 1200);
+	ck_assert_uint_eq(server.peers, 0);
+	follow();
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_ANSWERED);
+	finish();
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("limits");
+
+	tcase_add_test(tcase, a_refused_connection_sent_nothing);
+	tcase_add_test(tcase, a_name_that_does_not_resolve_sent_nothing);
+	tcase_add_test(tcase, a_name_is_resolved_without_stopping_the_loop);
+	tcase_add_test(tcase, connecting_that_hangs_sent_nothing);
+	tcase_add_test(tcase, start_within_bounds_connecting);
+	tcase_add_test(tcase, a_call_that_comes_too_late_is_not_begun);
+	tcase_add_test(tcase, the_next_server_is_tried_and_a_failed_one_passed_over);
+	tcase_add_test(tcase, each_server_is_tried_once);
+	tcase_add_test(tcase, servers_take_turns);
+	tcase_add_test(tcase, a_server_that_took_the_request_is_the_only_one);
+	tcase_add_test(tcase, an_answer_that_does_not_begin_is_timed_out);
+	tcase_add_test(tcase, an_answer_that_pauses_is_timed_out);
+	tcase_add_loop_test(tcase, an_answer_that_dribbles_is_timed_out_as_a_whole_or_is_whole,
+			    0, 2);
+	tcase_add_test(tcase, a_server_that_does_not_read_is_timed_out);
+	tcase_add_test(tcase, calls_wait_for_a_connection_in_their_order);
+	tcase_add_test(tcase, the_queue_is_left_in_time);
+	tcase_add_test(tcase, the_limit_is_for_all_servers_of_an_upstream);
+	tcase_add_test(tcase, many_calls_share_few_connections);
+	tcase_add_test(tcase, an_old_connection_is_not_used_again);
+	tcase_add_test(tcase, a_reload_keeps_what_it_does_not_change);
+	tcase_add_test(tcase, a_reload_ends_no_call);
+	return run_suite("upstream_limits", tcase);
+}
