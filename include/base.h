@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MUST_CHECK                      __attribute__((warn_unused_result))
-#define PRINTF_LIKE(at, first)          __attribute__((format(printf, at, first)))
+#define PRINTF_LIKE(at, first)          __attribute__((format(printf, at, first), nonnull(at)))
 #define ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 #define SPAN(literal)                   ((struct span){ (literal), sizeof(literal) - 1 })

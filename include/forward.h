@@ -47,8 +47,9 @@ bool forward_admit(struct served *served, size_t body_bytes) MUST_CHECK;
 
 /* The call for this request: end-to-end fields, Via and X-Forwarded-*; `enforced` asks for identity encoding. */
 void forward_prepare(struct served *served, struct upstream_call *call, bool enforced);
-/* The end-to-end fields of an upstream's answer, without those that only we may set. */
-struct http_answer forward_answer(struct arena *arena, const struct http_answer *from);
+/* The answer of a call that was ANSWERED, with its end-to-end fields, without those that only we may
+ * set; a Location or Link that names the upstream's own authority is made relative. */
+struct http_answer forward_answer(const struct upstream_call *call);
 /* The fields that are stored and replayed (CONTRACT 8); `more`: the route's own. */
 struct http_fields forward_kept(struct arena *arena, const struct http_fields *from,
 				const struct texts *more);

@@ -40,7 +40,7 @@ struct http_answer {
 	bool close; /* the connection ends behind it */
 };
 
-/* What a byte may be part of; `%` in a path or a host is for whoever looks at what follows it. */
+/* What a byte may be part of; a `%` in a path or a host depends on what follows it. */
 enum {
 	HTTP_TCHAR = 1,       /* a token */
 	HTTP_VALUE = 2,       /* a field value: no CTL but HTAB */
@@ -66,8 +66,8 @@ const struct http_field *http_find(const struct http_fields *fields, struct span
 				   size_t *lines);
 /* Adds one; `at` must have room (HTTP_FIELDS_MAX). */
 void http_add(struct http_fields *fields, struct span name, struct span value);
-/* Does a comma-separated list, over all lines of that name, hold the element (without case)? For
- * lists of tokens: a comma inside quotes splits too. */
+/* Does a comma-separated list, over all lines of that name, hold the element (without case)?
+ * For lists of tokens: a comma inside quotes splits too. */
 bool http_list_has(const struct http_fields *fields, struct span name, struct span element);
 
 /* A field that is for one connection only (RFC 9110 7.6.1): Connection, Keep-Alive,
@@ -79,9 +79,10 @@ bool http_hop_by_hop(const struct http_fields *fields, struct span name);
  * The path of a received target, normalised by RFC 3986 6.2.2: unreserved escapes decoded, hex
  * upper case, the rest as it is. Origin-form, absolute-form (http and https; its authority goes
  * to *out, an empty path is `/`) and `*`. False where the contract refuses it: not a valid
- * target (also a fragment, a space, a byte that is not ASCII, a `\` or an escape without hex in
- * the path), `//`, dot segments (also escaped), an escaped `/`, `\` or NUL; `loose` admits those
- * from `//` on (and cleans nothing). Where nothing changes, out->path is the received bytes.
+ * target (also a fragment, a space, a byte that is not ASCII, a `\` or an escape without hex
+ * in the path), `//`, dot segments (also escaped), an escaped `/`, `\` or NUL; `loose` admits
+ * those from `//` on (and cleans nothing). Where nothing changes, out->path is the received
+ * bytes.
  */
 struct http_target {
 	struct span path, query, authority;
@@ -90,11 +91,11 @@ struct http_target {
 bool http_target(struct arena *arena, struct span target, bool loose,
 		 struct http_target *out) MUST_CHECK;
 
-/* RFC 9110 7.2: uri-host [":" port], without userinfo. Empty is not; an empty port is (RFC 3986). */
+/* RFC 9110 7.2: uri-host [":" port], without userinfo. Empty is not; an empty port is. */
 bool http_host_valid(struct span host) MUST_CHECK;
 const char *http_reason(unsigned status); /* "Not Found"; "" where there is none */
 /* IMF-fixdate of a time in seconds, 29 bytes and a NUL; held inside the years 0 to 9999. */
 #define HTTP_DATE_BYTES 30
 void http_date(int64_t seconds, char out[HTTP_DATE_BYTES]);
-/* Media type without parameters, e.g. of `Application/JSON; charset=utf-8` "Application/JSON". */
+/* Without parameters, e.g. of `Application/JSON; charset=utf-8` "Application/JSON". */
 struct span http_media_type(struct span content_type);

@@ -61,8 +61,8 @@ struct http1_reader {
 void http1_reader_init(struct http1_reader *reader, struct arena *arena, size_t body_max,
 		       bool head_request);
 void http1_reader_fini(struct http1_reader *reader); /* the answer stays: it is the arena's */
-/* Takes all bytes. After a state other than MORE further bytes only count as `trailing`. How the
- * bytes are cut into pieces changes nothing about the result. */
+/* Takes all bytes. After a state other than MORE further bytes only count as `trailing`. How
+ * the bytes are cut into pieces changes nothing about the result. */
 enum http1_state http1_read(struct http1_reader *reader, struct span bytes);
 /* The stream ended. COMPLETE for a close-delimited answer (with close_delimited set), CUT
  * otherwise; what was decided before stays. */

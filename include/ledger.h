@@ -88,6 +88,8 @@ struct ledger_entry {
 	int64_t sent_ms;  /* when the reserve first left; 0: not yet */
 	int64_t deadline_ms;
 	int64_t poll_at_ms, poll_every_ms;
+	int64_t lease_ends_ms; /* of the record found, as far as seen; the loop's clock */
+	bool looked_at_lease;
 	unsigned tries;
 	struct span fields;     /* `result.fields` as they stand in the row */
 	unsigned char hash[32]; /* of the row */

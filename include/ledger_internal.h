@@ -10,7 +10,7 @@
 #define LEDGER_TICK_MS         10
 #define LEDGER_RENEW_MS        10000
 #define LEDGER_RENEW_LIMIT_MS                                                                  \
-	(50 * 60 * 1000) /* instance numbers are free again after an hour */
+	INT64_C(3000000) /* instance numbers are free again after an hour */
 #define LEDGER_RETRY_MS      200
 #define LEDGER_EPOCH_MS      INT64_C(1577836800000) /* 2020-01-01, what op_ids count from */
 #define LEDGER_RESERVE_TRIES 3
@@ -114,6 +114,9 @@ void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
 		   enum ledger_settled settled);
 void entry_won(struct ledger *ledger, struct ledger_entry *entry);
 
+/* ledger_send.c: the statements of a batch, between pg_begin and pg_end */
+void batch_send(struct ledger *ledger, struct batch *batch);
+
 /* ledger_write.c */
 void ledger_write(struct ledger *ledger); /* batches for all idle connections */
 
@@ -135,6 +138,12 @@ const char *operation_refused(const struct ledger *ledger,
 			      const struct idempotency_settings *idempotency,
 			      enum ledger_found *found);
 
+/* What the hash of a row is over, beside whose it is. */
+struct row {
+	unsigned status;
+	struct span fields, body; /* a body of NULL: not kept */
+};
+
 /* ledger_row.c: bytes in rows */
 int64_t ledger_clock_us(const struct ledger *ledger); /* PostgreSQL's */
 int64_t op_id_make(struct ledger *ledger);
@@ -144,5 +153,6 @@ void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
 		    char out[LEDGER_REQUEST_ID_BYTES]);
 struct span row_fields(struct arena *arena, const struct http_fields *fields);
 bool row_parse_fields(struct arena *arena, struct span text, struct http_fields *fields);
+/* Over `answer` with its fields as they stand in the row. */
 void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
-	      const struct http_answer *answer, struct span fields, unsigned char out[32]);
+	      const struct row *row, unsigned char out[32]);

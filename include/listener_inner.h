@@ -30,6 +30,7 @@ struct connection {
 	enum waiting waiting;
 	int64_t since;    /* ms, the loop's clock */
 	bool own_timeout; /* see listener.c */
+	bool looked;      /* for an end that the library did not see: listener_deadline.c */
 	char peer[INET6_ADDRSTRLEN];
 };
 

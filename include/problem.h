@@ -22,18 +22,19 @@ static inline unsigned verdict_of(enum problem problem)
 {
 	return (unsigned)VERDICT_PROBLEM + (unsigned)problem;
 }
-const char *verdict_name(unsigned verdict); /* "passed", "forwarded", "replayed" or the problem's code */
+const char *
+verdict_name(unsigned verdict); /* "passed", "forwarded", "replayed" or the problem's code */
 
 struct problem_about {
 	enum problem problem;
-	unsigned status;          /* 0: the problem's own */
-	struct span detail;       /* a sentence; empty: the title says it */
-	struct span request_id;   /* the logical request id; empty: none */
-	struct span owner;        /* whom to call; empty: none */
-	bool may_have_executed;   /* of the key: CONTRACT 10 */
-	bool enforced;            /* adds Idempotency-Verdict */
-	unsigned retry_after;     /* seconds; 0: no field */
-	struct span allow;        /* for method_not_allowed */
+	unsigned status;        /* 0: the problem's own */
+	struct span detail;     /* a sentence; empty: the title says it */
+	struct span request_id; /* the logical request id; empty: none */
+	struct span owner;      /* whom to call; empty: none */
+	bool may_have_executed; /* of the key: CONTRACT 10 */
+	bool enforced;          /* adds Idempotency-Verdict */
+	unsigned retry_after;   /* seconds; 0: no field */
+	struct span allow;      /* for method_not_allowed */
 	/* further members, text; each name has a value */
 	struct problem_extra {
 		const char *name;

@@ -1,5 +1,5 @@
 /*
- * The ledger's tables: which version they are, and how they become this program's (sql/schema/).
+ * The ledger's tables: which version they are, and how they become ours (sql/schema/).
  * A program accepts a newer schema whose oldest_program is not above its own version.
  */
 #pragma once
@@ -21,6 +21,8 @@ enum schema_state {
 };
 /* Blocks for some seconds at most. All but OK come with a sentence that says what to do. */
 enum schema_state pg_schema_check(const char *conninfo, char why[256]) MUST_CHECK;
+/* The same on a session that is open. */
+enum schema_state schema_check(struct pg_session *session, char why[256]) MUST_CHECK;
 
 /* The day on which a response of the largest retention expires at the latest; 0 is today. */
 int schema_days_needed(const struct settings *settings);

@@ -33,7 +33,8 @@ typedef int64_t option_duration; /* -1 where not set and without a default */
 typedef int64_t option_size;
 typedef bool option_flag;
 typedef int option_choice; /* the position among the words */
-typedef const struct upstream_settings *option_upstream; /* written as a name; NULL where not set */
+typedef const struct upstream_settings
+	*option_upstream; /* written as a name; NULL where not set */
 typedef const struct account_settings *option_account;
 
 #define OPTION_FIELD(name, type, fallback, min, max, help) option_##type name;
@@ -112,10 +113,11 @@ struct idempotency_settings {
 	struct outcome_settings outcome;
 	/* derived */
 	struct digest_rules rules;
-	unsigned metrics_operation;        /* label */
-	unsigned char identity[32];        /* SHA-256 of what makes the operation what it is (CONTRACT 9) */
-	const char *identity_text;         /* the same, readable */
-	unsigned char outcome_of[600];     /* enum outcome by status */
+	unsigned metrics_operation; /* label */
+	unsigned char
+		identity[32]; /* SHA-256 of what makes the operation what it is (CONTRACT 9) */
+	const char *identity_text;     /* the same, readable */
+	unsigned char outcome_of[600]; /* enum outcome by status */
 };
 
 /* `account` of a route is that of its idempotency where it has one; NULL: nobody is asked. */
@@ -123,19 +125,20 @@ struct route {
 #define ROUTE OPTION_FIELD
 #include "options.def"
 	/* derived */
-	const struct idempotency_settings *idempotency;   /* NULL: passes through */
-	struct texts methods;                             /* sorted; n 0: any */
+	const struct idempotency_settings *idempotency; /* NULL: passes through */
+	struct texts methods;                           /* sorted; n 0: any */
 	struct route_segment {
-		const char *text;                         /* NULL: {name}, any one segment */
+		const char *text; /* NULL: {name}, any one segment */
 		size_t len;
-	} *segments;
+	} * segments;
 	size_t n_segments;
-	bool rest;                                        /* a final slash and star (also matches nothing more) */
+	bool rest; /* a final slash and star (also matches nothing more) */
 };
 
 struct settings {
 	const char *file;
-	unsigned char fingerprint[16]; /* of everything that the file and what it includes say */
+	unsigned char
+		fingerprint[16];      /* of everything that the file and what it includes say */
 	struct settings_count *count; /* who holds it; settings.c's */
 	struct gateway_settings gateway;
 	struct limits_settings limits;
@@ -167,8 +170,9 @@ const char *settings_needs_restart(const struct settings *old, const struct sett
 enum route_found { ROUTE_FOUND, ROUTE_OTHER_METHOD, ROUTE_NONE };
 /* The first route for the request's method and path. OTHER_METHOD: `*allow` is the Allow field's
  * value, in the request's arena. */
-enum route_found settings_route(const struct settings *settings, const struct http_request *request,
-				const struct route **route, struct span *allow) MUST_CHECK;
+enum route_found settings_route(const struct settings *settings,
+				const struct http_request *request, const struct route **route,
+				struct span *allow) MUST_CHECK;
 
 /* gateway.conf.example: every setting with default and help, from options.def. */
 void settings_example(struct buf *out);

@@ -1,6 +1,6 @@
 /*
  * HTTP to the upstreams: the pool, connecting (libcurl, CONNECT_ONLY), limits, at most one send.
- * upstream.c is the only door to libcurl. One per thread.
+ * The only door to libcurl, which upstream_wire.c goes through. One per thread.
  */
 #pragma once
 #include "loop.h"
@@ -17,16 +17,20 @@ enum upstream_end {
 	UPSTREAM_MALFORMED, /* sent, and what came back cannot be believed, or passes answer_max */
 };
 
-/* Embedded in whoever forwards, lent from upstream_send until `done`, which is never called inside it. */
+/*
+ * Embedded in whoever forwards, lent from upstream_send until `done`, which is never called
+ * inside it.
+ */
 struct upstream_call {
-	/* set by the caller */
-	const struct upstream_settings *upstream; /* alive until done: the caller holds its settings */
-	struct arena *arena;                      /* the answer is put here */
+	/* set by the caller, who holds the settings until done; the answer is put in the arena */
+	const struct upstream_settings *upstream;
+	struct arena *arena;
 	struct span method, target;
-	struct http_fields fields; /* end-to-end, as they are to be written; the connection's own are the codec's */
+	struct http_fields fields; /* end-to-end; the connection's own are the codec's */
 	struct span body;
-	size_t answer_max;         /* bytes of the answer's body */
-	int64_t start_within_ms;   /* not begun to send by then: NOT_SENT (queue, connecting, other servers included) */
+	size_t answer_max; /* bytes of the answer's body */
+	/* not begun to send by then: NOT_SENT (queue, connecting, other servers included) */
+	int64_t start_within_ms;
 	void (*done)(struct upstream_call *call);
 	/* results */
 	enum upstream_end end;
@@ -41,16 +45,21 @@ struct upstream_call {
 	struct upstream_pool *pool;
 	struct upstream_link *on;
 	size_t server;
-	uint64_t tried;                            /* servers, by position */
-	int64_t began_us, deadline_ms, start_by_ms; /* deadline: of the queue, then of the whole */
+	uint64_t tried; /* servers, by position */
+	int64_t began_us, start_by_ms;
+	int64_t deadline_ms; /* of the whole, from the connection on */
 	bool retried;
 };
 
 struct upstreams *upstreams_new(struct loop *loop, struct metrics *metrics);
 void upstreams_free(struct upstreams *upstreams); /* no call under way */
-/* The share of max_connections of this thread is a `threads`-th, at least 1. Idle connections of upstreams that are not in
- * the new settings any more, or were changed, are closed. */
-void upstreams_follow(struct upstreams *upstreams, const struct settings *settings, unsigned threads);
+/*
+ * The share of max_connections of this thread is a `threads`-th, at least 1. Idle connections of
+ * upstreams that are not in the new settings any more, or were changed, are closed.
+ */
+void upstreams_follow(struct upstreams *upstreams, const struct settings *settings,
+		      unsigned threads);
 void upstream_send(struct upstreams *upstreams, struct upstream_call *call);
-void upstreams_run(struct upstreams *upstreams); /* once a turn: calls `done` of calls that ended */
-size_t upstreams_calls(const struct upstreams *upstreams); /* under way */
+/* Once a turn: calls `done` of the calls that ended. */
+void upstreams_run(struct upstreams *upstreams);
+size_t upstreams_calls(const struct upstreams *upstreams); /* under way: `done` not called */

@@ -1,6 +1,6 @@
 /*
  * The canonical form of JSON: RFC 8785 member order and string escapes, numbers as
- * json_number.c spells them, no white space. Two bodies have the same canonical bytes exactly
+ * reader_number.c spells them, no white space. Two bodies have the same canonical bytes exactly
  * when they are the same JSON value. Refused, with the byte that is at fault: what RFC 8259 does
  * not allow, a byte order mark, invalid UTF-8, lone surrogates, a member name that an object has
  * twice, more than 128 levels, anything behind the value.
@@ -19,17 +19,17 @@
 #include <assert.h>
 
 struct reader {
-	struct json_io io;
+	struct reader_io io;
 	const char *body;
-	char *out;               /* where the output starts */
-	struct json_piece *open; /* the run that is being written; its end is not known yet */
-	struct json_members members;
+	char *out;                 /* where the output starts */
+	struct reader_piece *open; /* the run that is being written; its end is not known yet */
+	struct reader_members members;
 };
 
 /* An object that is being read. */
 struct object {
-	struct json_piece *outer;          /* the run in which it began */
-	struct json_piece *first, *latest; /* members, as they came */
+	struct reader_piece *outer;          /* the run in which it began */
+	struct reader_piece *first, *latest; /* members, as they came */
 	size_t n;
 	bool plain;   /* each member is one run */
 	bool ordered; /* each name so far came after the one before it */
@@ -40,7 +40,7 @@ static const char *value(struct reader *r, const char *at, unsigned depth);
 static const char *spaces(const char *at, const char *end)
 {
 	while (end - at >= 8) {
-		uint64_t other = json_load(at) ^ JSON_EACH(' ');
+		uint64_t other = reader_load(at) ^ READER_EACH(' ');
 
 		if (other)
 			return at + (__builtin_ctzll(other) >> 3);
@@ -87,12 +87,12 @@ static inline size_t written(const struct reader *r)
 
 static const char *too_deep(struct reader *r, const char *at)
 {
-	return json_wrong(&r->io, at, "no more than 128 levels");
+	return reader_wrong(&r->io, at, "no more than 128 levels");
 }
 
 static const char *array(struct reader *r, const char *at, unsigned depth)
 {
-	if (depth > JSON_DEPTH_MAX)
+	if (depth > READER_DEPTH_MAX)
 		return too_deep(r, at);
 	put(r, '[');
 	at = skip(r, at + 1);
@@ -110,7 +110,7 @@ static const char *array(struct reader *r, const char *at, unsigned depth)
 			return at + 1;
 		}
 		if (!is(r, at, ','))
-			return json_wrong(&r->io, at, "a comma or the end of the array");
+			return reader_wrong(&r->io, at, "a comma or the end of the array");
 		put(r, ',');
 		at = skip(r, at + 1);
 	}
@@ -118,11 +118,11 @@ static const char *array(struct reader *r, const char *at, unsigned depth)
 
 static const char *twice(struct reader *r, uint32_t body_at)
 {
-	return json_wrong(&r->io, r->body + body_at,
-			  "a name that the object does not have yet");
+	return reader_wrong(&r->io, r->body + body_at,
+			    "a name that the object does not have yet");
 }
 
-static void append(struct object *o, struct json_piece *member)
+static void append(struct object *o, struct reader_piece *member)
 {
 	if (o->latest)
 		o->latest->last->next = member;
@@ -132,23 +132,23 @@ static void append(struct object *o, struct json_piece *member)
 	o->n++;
 }
 
-static const char *name(struct reader *r, struct object *o, const char *at)
+static const char *read_name(struct reader *r, struct object *o, const char *at)
 {
-	struct json_piece *member = json_piece_new(&r->members, written(r)),
-			  *latest = o->latest;
+	struct reader_piece *member = reader_piece_new(&r->members, written(r)),
+			    *latest = o->latest;
 	const char *quote = at;
 	int order = -1;
 
 	member->body_at = (uint32_t)(at - r->body);
 	r->open = member;
 	r->io.escaped = false;
-	at = json_string(&r->io, at);
+	at = reader_string(&r->io, at);
 	if (!at)
 		return NULL;
-	json_member_named(&r->members, member, quote, written(r) - member->start - 2,
-			  r->io.escaped);
+	reader_member_named(&r->members, member, quote, written(r) - member->start - 2,
+			    r->io.escaped);
 	if (latest && o->ordered)
-		order = json_member_compare(&r->members, latest, member);
+		order = reader_member_compare(&r->members, latest, member);
 	if (order == 0)
 		return twice(r, member->body_at);
 	o->ordered &= order < 0;
@@ -157,16 +157,17 @@ static const char *name(struct reader *r, struct object *o, const char *at)
 }
 
 /* One member and the comma behind it, which stands for whatever follows. */
-static const char *member(struct reader *r, struct object *o, const char *at, unsigned depth)
+static const char *read_member(struct reader *r, struct object *o, const char *at,
+			       unsigned depth)
 {
 	if (!is(r, at, '"'))
-		return json_wrong(&r->io, at, "a member name");
-	at = name(r, o, at);
+		return reader_wrong(&r->io, at, "a member name");
+	at = read_name(r, o, at);
 	if (!at)
 		return NULL;
 	at = skip(r, at);
 	if (!is(r, at, ':'))
-		return json_wrong(&r->io, at, "a colon");
+		return reader_wrong(&r->io, at, "a colon");
 	put(r, ':');
 	at = value(r, skip(r, at + 1), depth);
 	if (!at)
@@ -181,24 +182,24 @@ static const char *member(struct reader *r, struct object *o, const char *at, un
 /* The comma behind the last member becomes the brace, wherever in the output that one is. */
 static bool close_object(struct reader *r, struct object *o)
 {
-	struct json_piece *end = o->latest, *first = o->first;
+	struct reader_piece *end = o->latest, *first = o->first;
 
 	if (o->ordered && o->plain) {
 		r->io.out[-1] = '}';
-		json_pieces_free(&r->members, first, end);
+		reader_pieces_free(&r->members, first, end);
 		r->open = o->outer;
 		return true;
 	}
 	o->outer->end = first->start;
 	if (!o->ordered)
-		first = json_members_sort(&r->members, first, o->n, &end);
+		first = reader_members_sort(&r->members, first, o->n, &end);
 	if (r->members.duplicate != UINT32_MAX) {
 		twice(r, r->members.duplicate);
 		return false;
 	}
 	r->out[end->last->end - 1] = '}';
 	o->outer->next = first;
-	r->open = json_piece_new(&r->members, written(r));
+	r->open = reader_piece_new(&r->members, written(r));
 	end->last->next = r->open;
 	return true;
 }
@@ -207,7 +208,7 @@ static const char *object(struct reader *r, const char *at, unsigned depth)
 {
 	struct object o = { .outer = r->open, .plain = true, .ordered = true };
 
-	if (depth > JSON_DEPTH_MAX)
+	if (depth > READER_DEPTH_MAX)
 		return too_deep(r, at);
 	put(r, '{');
 	at = skip(r, at + 1);
@@ -216,13 +217,13 @@ static const char *object(struct reader *r, const char *at, unsigned depth)
 		return at + 1;
 	}
 	for (;;) {
-		at = member(r, &o, at, depth);
+		at = read_member(r, &o, at, depth);
 		if (!at)
 			return NULL;
 		if (is(r, at, '}'))
 			return close_object(r, &o) ? at + 1 : NULL;
 		if (!is(r, at, ','))
-			return json_wrong(&r->io, at, "a comma or the end of the object");
+			return reader_wrong(&r->io, at, "a comma or the end of the object");
 		at = skip(r, at + 1);
 	}
 }
@@ -231,7 +232,7 @@ static const char *word(struct reader *r, const char *at, struct span expected)
 {
 	if ((size_t)(r->io.end - at) < expected.len ||
 	    memcmp(at, expected.at, expected.len) != 0)
-		return json_wrong(&r->io, at, "a value");
+		return reader_wrong(&r->io, at, "a value");
 	memcpy(r->io.out, expected.at, expected.len);
 	r->io.out += expected.len;
 	return at + expected.len;
@@ -242,7 +243,7 @@ static const char *value(struct reader *r, const char *at, unsigned depth)
 {
 	switch (at < r->io.end ? *at : 0) {
 	case '"':
-		return json_string(&r->io, at);
+		return reader_string(&r->io, at);
 	case '{':
 		return object(r, at, depth + 1);
 	case '[':
@@ -255,17 +256,28 @@ static const char *value(struct reader *r, const char *at, unsigned depth)
 		return word(r, at, SPAN("null"));
 	case '-':
 	case '0' ... '9':
-		return json_number(&r->io, at);
+		return reader_number(&r->io, at);
 	default:
-		return json_wrong(&r->io, at, "a value");
+		return reader_wrong(&r->io, at, "a value");
 	}
 }
 
+#define GATHERED 4096U
+
+/* Most pieces are short, and a copy of a fixed length is faster than one of the right length. */
+static inline void copy_piece(char *to, const char *from, size_t len)
+{
+	if (len <= READER_SLACK)
+		memcpy(to, from, READER_SLACK);
+	else
+		memcpy(to, from, len);
+}
+
 /* Small pieces are gathered, so that the sink is called seldom; large ones go as they are. */
-static void emit(const struct reader *r, const struct json_piece *piece,
+static void emit(const struct reader *r, const struct reader_piece *piece,
 		 struct canonical_sink *sink)
 {
-	char gathered[4096];
+	char gathered[GATHERED + READER_SLACK];
 	size_t n = 0;
 
 	for (; piece; piece = piece->next) {
@@ -274,26 +286,27 @@ static void emit(const struct reader *r, const struct json_piece *piece,
 		while (piece->next && piece->next->start == piece->end)
 			piece = piece->next;
 		len = piece->end - start;
-		if (len > sizeof(gathered) - n) {
+		if (n && len > GATHERED - n) {
 			sink->put(sink, gathered, n);
 			n = 0;
 		}
-		if (len > sizeof(gathered)) {
+		if (len > GATHERED) {
 			sink->put(sink, r->out + start, len);
 			continue;
 		}
-		memcpy(gathered + n, r->out + start, len);
+		copy_piece(gathered + n, r->out + start, len);
 		n += len;
 	}
-	sink->put(sink, gathered, n);
+	if (n)
+		sink->put(sink, gathered, n);
 }
 
 static bool read_body(struct reader *r)
 {
 	const char *at = NULL;
 
-	if (r->io.end - r->body > (ptrdiff_t)JSON_BODY_MAX) {
-		json_wrong(&r->io, r->body, "a body of less than 2 GiB");
+	if (r->io.end - r->body > (ptrdiff_t)READER_BODY_MAX) {
+		reader_wrong(&r->io, r->body, "a body of less than 2 GiB");
 		return false;
 	}
 	at = value(r, skip(r, r->body), 0);
@@ -302,7 +315,7 @@ static bool read_body(struct reader *r)
 	at = skip(r, at);
 	if (at == r->io.end)
 		return true;
-	json_wrong(&r->io, at, "the end of the body");
+	reader_wrong(&r->io, at, "the end of the body");
 	return false;
 }
 
@@ -310,13 +323,13 @@ bool canonical_json(struct arena *arena, struct span body, struct canonical_sink
 		    struct canonical_error *error)
 {
 	struct reader r;
-	struct json_piece *root = NULL;
+	struct reader_piece *root = NULL;
 
 	r.body = body.at;
-	r.out = arena_alloc(arena, body.len + JSON_SLACK);
-	r.io = (struct json_io){ .end = body.at + body.len, .out = r.out };
-	json_members_init(&r.members, arena, body, r.out);
-	r.open = root = json_piece_new(&r.members, 0);
+	r.out = arena_alloc(arena, body.len + READER_SLACK);
+	r.io = (struct reader_io){ .end = body.at + body.len, .out = r.out };
+	reader_members_init(&r.members, arena, body, r.out);
+	r.open = root = reader_piece_new(&r.members, 0);
 	if (!read_body(&r)) {
 		*error = (struct canonical_error){ (size_t)(r.io.wrong - body.at),
 						   r.io.expected };

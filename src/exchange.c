@@ -23,7 +23,7 @@
  *
  * This file knows no socket, no SQL and no clock.
  */
-#include "exchange.h"
+#include "exchange_internal.h"
 
 #include "account.h"
 #include "digest.h"
@@ -31,17 +31,6 @@
 
 #include <assert.h>
 
-struct exchange {
-	struct served served; /* first */
-	const struct idempotency_settings *idempotency;
-	struct ledger_entry entry;
-	struct upstream_call call;
-	struct http_answer answer; /* what the client gets once the settle is through */
-	enum problem problem;      /* the same, where the gateway makes the answer */
-	unsigned status;           /* of that problem; 0: its own */
-	bool has_key;              /* a valid key was sent */
-	bool held;                 /* the ledger may still work on the entry */
-};
 const size_t exchange_size = sizeof(struct exchange);
 
 static void begin(struct served *served);
@@ -312,6 +301,17 @@ static enum ledger_outcome outcome_of(const struct exchange *x)
 	return meanings[x->idempotency->outcome_of[call->answer.status]];
 }
 
+/* Why, for the record and the log; NULL where there is nothing to explain. */
+static const char *cause_of(const struct upstream_call *call, enum ledger_outcome outcome)
+{
+	if (call->cause || outcome == LEDGER_COMPLETE)
+		return call->cause;
+	if (outcome == LEDGER_RELEASE)
+		return "the upstream's status says that nothing was done";
+	return call->close_delimited ? "the upstream's answer ended with its connection"
+				     : "the upstream's status does not say whether it was done";
+}
+
 static void forwarded(struct upstream_call *call)
 {
 	struct exchange *x = container_of(call, struct exchange, call);
@@ -323,10 +323,10 @@ static void forwarded(struct upstream_call *call)
 	x->problem = endings[call->end].problem;
 	x->status = endings[call->end].status;
 	if (!x->problem)
-		x->answer = forward_answer(call->arena, &call->answer);
+		x->answer = forward_answer(call);
 	if (outcome == LEDGER_MARK_UNKNOWN)
 		count_unknown(x, endings[call->end].cause);
-	settle(x, outcome, call->cause);
+	settle(x, outcome, cause_of(call, outcome));
 }
 
 static const struct span no_body = { "", 0 };
@@ -373,154 +373,21 @@ static void settled(struct ledger_entry *entry)
 		answer(x, VERDICT_FORWARDED, &x->answer);
 }
 
-/* ANSWER, from here on. */
-static void add_date(struct exchange *x, struct http_fields *fields, struct span name,
-		     int64_t seconds)
-{
-	char *date = arena_alloc(x->served.request.arena, HTTP_DATE_BYTES);
-
-	http_date(seconds, date);
-	http_add(fields, name, span_of(date));
-}
-
+/* ANSWER, from here on; exchange_answer.c has the words. */
 static void replay(struct exchange *x)
 {
-	struct arena *arena = x->served.request.arena;
-	const struct http_answer *stored = &x->entry.stored;
-	struct http_answer with = { .status = stored->status, .body = stored->body };
+	struct http_answer with = exchange_replay(x);
 
-	with.fields.at = arena_alloc(arena, sizeof(struct http_field) * (stored->fields.n + 8));
-	for (size_t i = 0; i < stored->fields.n; i++)
-		http_add(&with.fields, stored->fields.at[i].name, stored->fields.at[i].value);
-	http_add(&with.fields, SPAN("Idempotent-Replayed"), SPAN("true"));
-	add_date(x, &with.fields, SPAN("Idempotency-First-Seen"), x->entry.first_seen);
-	if (!http_find(&stored->fields, SPAN("Cache-Control"), NULL))
-		http_add(&with.fields, SPAN("Cache-Control"), SPAN("no-store"));
 	metrics_add(services_of(x)->metrics, METRIC_replays_total,
 		    x->idempotency->metrics_operation, 1);
 	answer(x, VERDICT_REPLAYED, &with);
 }
 
-/* Did, for all that is known, an attempt of this key have an effect? (CONTRACT 10) */
-static bool may_have_executed(const struct exchange *x)
-{
-	const struct ledger_entry *entry = &x->entry;
-
-	if (!x->held)
-		return x->has_key; /* the ledger was not asked */
-	if (entry->found == LEDGER_RELEASED)
-		return false;
-	if (entry->found == LEDGER_WON)
-		return entry->outcome != LEDGER_RELEASE || entry->settled != LEDGER_SETTLED;
-	return true;
-}
-
-/* Of the status of each problem the route may have its own opinion. */
-static unsigned status_of(const struct exchange *x, enum problem problem)
-{
-	if (problem == PROBLEM_MISMATCH)
-		return (unsigned)x->idempotency->mismatch_status;
-	if (problem == PROBLEM_IN_PROGRESS)
-		return (unsigned)x->idempotency->in_progress_status;
-	if (problem == PROBLEM_RESULT_UNKNOWN && !x->status)
-		return (unsigned)x->idempotency->unknown_status;
-	return x->status;
-}
-
-/* Seconds; a little different for each request, so that retries do not come all at once. An unknown
- * result is asked for less and less often: it takes people, or the upstream, to settle it. */
-static unsigned retry_after(const struct exchange *x, enum problem problem)
-{
-	unsigned jitter = (unsigned)(x->served.request.began_us & 1);
-	int64_t age = x->entry.age_ms / 4000;
-
-	switch (problem_status(problem)) {
-	case 503:
-		break;
-	default:
-		return 0;
-	}
-	if (problem == PROBLEM_RESULT_UNKNOWN)
-		return age < 5 ? 5 + jitter : (age > 300 ? 300 : (unsigned)age);
-	return problem == PROBLEM_STOPPED ? 60 : 1 + jitter;
-}
-
-static const char *state_word(const struct ledger_entry *entry)
-{
-	switch (entry->found) {
-	case LEDGER_COMPLETED:
-		return "completed";
-	case LEDGER_IN_FLIGHT:
-		return "in_flight";
-	case LEDGER_UNKNOWN:
-		return "unknown";
-	case LEDGER_WON:
-	case LEDGER_RELEASED:
-	case LEDGER_STOPPED:
-	case LEDGER_UNAVAILABLE:
-		break;
-	}
-	return "released";
-}
-
-static void tell_text(struct problem_about *about, const char *name, struct span text)
-{
-	if (text.len)
-		about->extra[about->n_extra++] =
-			(struct problem_extra){ .name = name, .text = text };
-}
-
-static void tell_date(struct exchange *x, struct problem_about *about, const char *name,
-		      int64_t seconds)
-{
-	char *date = arena_alloc(x->served.request.arena, HTTP_DATE_BYTES);
-
-	if (!seconds)
-		return;
-	http_date(seconds, date);
-	tell_text(about, name, span_of(date));
-}
-
-/* What of the record a refusal tells: never stored content, nor a digest. */
-static void tell_record(struct exchange *x, enum problem problem, struct problem_about *about)
-{
-	const struct ledger_entry *entry = &x->entry;
-	const struct http_field *location = NULL;
-
-	if (problem == PROBLEM_MISMATCH || problem == PROBLEM_RULES_CHANGED)
-		tell_text(about, "state", span_of(state_word(entry)));
-	if (problem == PROBLEM_NOT_RETAINED && entry->stored.status) {
-		location = http_find(&entry->stored.fields, SPAN("Location"), NULL);
-		about->extra[about->n_extra++] =
-			(struct problem_extra){ .name = "original_status",
-						.number = (int64_t)entry->stored.status };
-		if (location)
-			tell_text(about, "location", location->value);
-		tell_date(x, about, "completed_at", entry->completed_at);
-	}
-	if (entry->found != LEDGER_WON && entry->found != LEDGER_UNAVAILABLE)
-		tell_date(x, about, "first_seen_at", entry->first_seen);
-}
-
 static void refuse(struct exchange *x, enum problem problem, const char *detail)
 {
-	struct problem_about about = {
-		.problem = problem,
-		.status = status_of(x, problem),
-		.detail = span_of(detail),
-		.owner = span_of(x->idempotency->owner),
-		.may_have_executed = may_have_executed(x),
-		.enforced = true,
-		.retry_after = retry_after(x, problem),
-	};
-	struct http_answer with;
+	struct http_answer with = exchange_refusal(x, problem, detail);
 
-	if (x->held) {
-		about.request_id = span_of(x->entry.request_id);
-		tell_record(x, problem, &about);
-	}
 	x->served.cause = detail;
-	with = problem_answer(x->served.request.arena, &about);
 	answer(x, verdict_of(problem), &with);
 }
 

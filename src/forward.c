@@ -149,18 +149,80 @@ static bool answer_field_ours(struct span name)
 	return false;
 }
 
-struct http_answer forward_answer(struct arena *arena, const struct http_answer *from)
+/* How much of a reference names the server itself: scheme and authority, or nothing. */
+static size_t own_prefix(struct span reference, const struct server *server)
 {
+	size_t len = strlen(server->url);
+	const char *port = strrchr(server->url, ':');
+
+	if (reference.len > len && strncasecmp(reference.at, server->url, len) == 0 &&
+	    strchr("/?#>", reference.at[len]))
+		return len;
+	if (strcmp(port, server->tls ? ":443" : ":80") != 0)
+		return 0;
+	len -= strlen(port); /* the scheme's own port may be left out */
+	if (reference.len > len && strncasecmp(reference.at, server->url, len) == 0 &&
+	    strchr("/?#>", reference.at[len]))
+		return len;
+	return 0;
+}
+
+static size_t own_authority(struct span reference, const struct upstream_settings *upstream)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < upstream->n_servers && !len; i++)
+		len = own_prefix(reference, &upstream->server[i]);
+	return len;
+}
+
+/* A reference to the upstream itself is of no use to a client, who can't reach it. One at the
+ * value's start (Location), or each behind a `<` (Link). */
+static struct span relative(const struct upstream_call *call, struct span value, bool link)
+{
+	struct buf out;
+	struct span copy;
+
+	buf_init(&out, value.len + HTTP_HEAD_MAX);
+	for (size_t i = 0; i < value.len;) {
+		struct span rest = { value.at + i, value.len - i };
+		bool here = link ? i > 0 && value.at[i - 1] == '<' : i == 0;
+		size_t own = here ? own_authority(rest, call->upstream) : 0;
+
+		if (own && value.at[i + own] != '/')
+			buf_byte(&out, '/');
+		i += own;
+		buf_byte(&out, value.at[i++]);
+	}
+	copy = arena_copy(call->arena, buf_view(&out));
+	buf_fini(&out);
+	return copy;
+}
+
+static struct span answer_value(const struct upstream_call *call,
+				const struct http_field *field)
+{
+	bool link = http_same_name(field->name, SPAN("Link"));
+
+	if (link || http_same_name(field->name, SPAN("Location")) ||
+	    http_same_name(field->name, SPAN("Content-Location")))
+		return relative(call, field->value, link);
+	return field->value;
+}
+
+struct http_answer forward_answer(const struct upstream_call *call)
+{
+	const struct http_answer *from = &call->answer;
 	struct http_answer out = { .status = from->status, .body = from->body };
 
-	out.fields.at =
-		arena_alloc(arena, sizeof(struct http_field) * (from->fields.n + FIELDS_ADDED));
+	out.fields.at = arena_alloc(call->arena, sizeof(struct http_field) *
+							 (from->fields.n + FIELDS_ADDED));
 	for (size_t i = 0; i < from->fields.n; i++) {
 		const struct http_field *field = &from->fields.at[i];
 
 		if (!http_hop_by_hop(&from->fields, field->name) &&
 		    !answer_field_ours(field->name))
-			http_add(&out.fields, field->name, field->value);
+			http_add(&out.fields, field->name, answer_value(call, field));
 	}
 	return out;
 }

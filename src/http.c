@@ -190,7 +190,7 @@ static char unescaped(const char *escape)
 
 enum path { PATH_REFUSED, PATH_AS_IT_IS, PATH_CHANGES };
 
-/* An escape may be one that only a loose path has, or one that the normal form writes otherwise. */
+/* Only a loose path may hold it? Does the normal form write it otherwise? */
 static enum path judge_escape(const char *escape, bool loose)
 {
 	char byte = unescaped(escape);

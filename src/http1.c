@@ -5,8 +5,8 @@
  * (none, Content-Length, chunked, until the stream ends). A step takes what it can of the bytes
  * and says how many. A head is judged when it is whole; only what shows at once that none is
  * coming (other first bytes, a bad status line, a bare LF, too many bytes) is judged before. A
- * head in one piece is looked at where it arrived and copied once, into the arena; one in pieces
- * is collected first. Body bytes are copied once, and never looked at.
+ * head in one piece is looked at where it arrived and copied once, into the arena; one in
+ * pieces is collected first. Body bytes are copied once, and never looked at.
  *
  * Whatever could be understood in two ways is refused here, because an answer that is believed
  * is stored, and replayed to every retry.
@@ -139,8 +139,8 @@ static size_t head_end(struct http1_reader *r, struct span head)
 }
 
 /*
- * One field line, from `at`. Returns what follows it, NULL where it is none. It needs no end: the
- * head ends in CRLF, and no loop here gets past a CR.
+ * One field line, from `at`. Returns what follows it, NULL where it is none. It needs no end:
+ * the head ends in CRLF, and no loop here gets past a CR.
  */
 static const char *field_line(struct http1_reader *r, const char *at, struct http_field *field)
 {

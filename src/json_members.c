@@ -31,19 +31,19 @@ struct shape {
  * nothing: any order is only where sorting starts. */
 static __thread struct shape shapes[SHAPES];
 
-void json_members_init(struct json_members *members, struct arena *arena, struct span body,
-		       const char *out)
+void reader_members_init(struct reader_members *members, struct arena *arena, struct span body,
+			 const char *out)
 {
-	*members = (struct json_members){ .arena = arena,
-					  .body_end = body.at + body.len,
-					  .out = out,
-					  .batch = 16,
-					  .duplicate = UINT32_MAX };
+	*members = (struct reader_members){ .arena = arena,
+					    .body_end = body.at + body.len,
+					    .out = out,
+					    .batch = 16,
+					    .duplicate = UINT32_MAX };
 	if (body.len > 16384)
 		members->batch = body.len > 1048576 ? 1024 : (uint32_t)(body.len / 1024);
 }
 
-static struct json_piece *fresh_piece(struct json_members *members)
+static struct reader_piece *fresh_piece(struct reader_members *members)
 {
 	if (!members->n_fresh) {
 		members->fresh =
@@ -54,9 +54,9 @@ static struct json_piece *fresh_piece(struct json_members *members)
 	return members->fresh++;
 }
 
-struct json_piece *json_piece_new(struct json_members *members, size_t start)
+struct reader_piece *reader_piece_new(struct reader_members *members, size_t start)
 {
-	struct json_piece *piece = members->free;
+	struct reader_piece *piece = members->free;
 
 	if (piece)
 		members->free = piece->next;
@@ -68,8 +68,8 @@ struct json_piece *json_piece_new(struct json_members *members, size_t start)
 	return piece;
 }
 
-void json_pieces_free(struct json_members *members, struct json_piece *first,
-		      struct json_piece *last)
+void reader_pieces_free(struct reader_members *members, struct reader_piece *first,
+			struct reader_piece *last)
 {
 	last->next = members->free;
 	members->free = first;
@@ -108,7 +108,8 @@ static int next_rank(struct span *name)
 	return byte;
 }
 
-static struct span name_of(const struct json_members *members, const struct json_piece *member)
+static struct span name_of(const struct reader_members *members,
+			   const struct reader_piece *member)
 {
 	return (struct span){ members->out + member->start + 1, member->name >> 1 };
 }
@@ -126,8 +127,8 @@ static uint64_t careful_key(struct span name)
 	return key;
 }
 
-void json_member_named(const struct json_members *members, struct json_piece *member,
-		       const char *quote, size_t name_len, bool escaped)
+void reader_member_named(const struct reader_members *members, struct reader_piece *member,
+			 const char *quote, size_t name_len, bool escaped)
 {
 	const char *from = members->out + member->start + 1;
 	uint64_t bytes = 0;
@@ -136,10 +137,10 @@ void json_member_named(const struct json_members *members, struct json_piece *me
 	/* What was written a moment ago byte by byte is slow to load: the body has the same. */
 	if (!escaped && members->body_end - quote > 8)
 		from = quote + 1;
-	bytes = json_load(from);
+	bytes = reader_load(from);
 	if (name_len < 8) /* what stands behind the name does not count */
 		bytes &= ((uint64_t)1 << 8 * name_len) - 1;
-	if (escaped || bytes & JSON_EACH(0x80))
+	if (escaped || bytes & READER_EACH(0x80))
 		member->key = careful_key(name_of(members, member));
 	else
 		member->key = __builtin_bswap64(bytes);
@@ -162,7 +163,7 @@ static int compare_plain(struct span a, struct span b)
 	size_t n = a.len < b.len ? a.len : b.len;
 	size_t i = n < 8 ? n : 8;
 
-	while (i + 8 <= n && json_load(a.at + i) == json_load(b.at + i))
+	while (i + 8 <= n && reader_load(a.at + i) == reader_load(b.at + i))
 		i += 8;
 	while (i < n && a.at[i] == b.at[i])
 		i++;
@@ -171,8 +172,8 @@ static int compare_plain(struct span a, struct span b)
 	return (a.len > b.len) - (a.len < b.len);
 }
 
-int json_compare_same_key(const struct json_members *members, const struct json_piece *a,
-			  const struct json_piece *b)
+int reader_compare_same_key(const struct reader_members *members, const struct reader_piece *a,
+			    const struct reader_piece *b)
 {
 	if ((a->name | b->name) & 1)
 		return compare_careful(name_of(members, a), name_of(members, b));
@@ -180,8 +181,8 @@ int json_compare_same_key(const struct json_members *members, const struct json_
 }
 
 /* Two members have one name: the first place where a name comes again is kept. */
-static void note_duplicate(struct json_members *members, const struct json_piece *a,
-			   const struct json_piece *b)
+static void note_duplicate(struct reader_members *members, const struct reader_piece *a,
+			   const struct reader_piece *b)
 {
 	uint32_t second = a->body_at > b->body_at ? a->body_at : b->body_at;
 
@@ -189,10 +190,10 @@ static void note_duplicate(struct json_members *members, const struct json_piece
 		members->duplicate = second;
 }
 
-static inline bool before(struct json_members *members, const struct json_piece *a,
-			  const struct json_piece *b)
+static inline bool before(struct reader_members *members, const struct reader_piece *a,
+			  const struct reader_piece *b)
 {
-	int order = json_member_compare(members, a, b);
+	int order = reader_member_compare(members, a, b);
 
 	if (order == 0)
 		note_duplicate(members, a, b);
@@ -200,7 +201,7 @@ static inline bool before(struct json_members *members, const struct json_piece 
 }
 
 /* The order of an object like this one, or the one it came in. */
-static unsigned char *known_order(const struct json_piece *first, size_t n)
+static unsigned char *known_order(const struct reader_piece *first, size_t n)
 {
 	uint64_t mixed = (first->key + n) * UINT64_C(0x9e3779b97f4a7c15);
 	struct shape *shape = &shapes[mixed >> 58];
@@ -214,10 +215,10 @@ static unsigned char *known_order(const struct json_piece *first, size_t n)
 }
 
 /* Where the member belongs among the first `n` of the order. */
-static size_t place(struct json_members *members, struct json_piece *const *in,
+static size_t place(struct reader_members *members, struct reader_piece *const *in,
 		    const unsigned char *order, size_t n)
 {
-	const struct json_piece *member = in[order[n]];
+	const struct reader_piece *member = in[order[n]];
 	size_t low = 0, high = n;
 
 	while (low < high) {
@@ -231,19 +232,20 @@ static size_t place(struct json_members *members, struct json_piece *const *in,
 	return low;
 }
 
-static struct json_piece *sort_few(struct json_members *members, struct json_piece *first,
-				   size_t n, struct json_piece **end)
+static struct reader_piece *sort_few(struct reader_members *members, struct reader_piece *first,
+				     size_t n, struct reader_piece **end)
 {
-	struct json_piece *in[SHAPE_MAX];
+	struct reader_piece *in[SHAPE_MAX];
 	unsigned char *order = known_order(first, n);
+	size_t listed = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		in[i] = first;
+	do {
+		in[listed++] = first;
 		first = first->last->next;
-	}
+	} while (listed < n);
 	for (size_t i = 1; i < n; i++) {
 		unsigned char member = order[i];
-		size_t at = i;
+		size_t at = 0;
 
 		if (before(members, in[order[i - 1]], in[member]))
 			continue;
@@ -258,13 +260,13 @@ static struct json_piece *sort_few(struct json_members *members, struct json_pie
 	return in[order[0]];
 }
 
-static struct json_piece *merge(struct json_members *members, struct json_piece *a,
-				struct json_piece *b)
+static struct reader_piece *merge(struct reader_members *members, struct reader_piece *a,
+				  struct reader_piece *b)
 {
-	struct json_piece *first = NULL, **link = &first;
+	struct reader_piece *first = NULL, **link = &first;
 
 	while (a && b) {
-		struct json_piece **less = before(members, a, b) ? &a : &b;
+		struct reader_piece **less = before(members, a, b) ? &a : &b;
 
 		*link = *less;
 		link = &(*less)->last->next;
@@ -275,9 +277,9 @@ static struct json_piece *merge(struct json_members *members, struct json_piece 
 }
 
 /* Cuts the chain behind its first `n` members; returns the rest. */
-static struct json_piece *cut(struct json_piece *first, size_t n)
+static struct reader_piece *cut(struct reader_piece *first, size_t n)
 {
-	struct json_piece *rest = NULL;
+	struct reader_piece *rest = NULL;
 
 	while (--n)
 		first = first->last->next;
@@ -287,10 +289,10 @@ static struct json_piece *cut(struct json_piece *first, size_t n)
 }
 
 /* Halves down to one: n log n comparisons whatever the names are, and no memory. */
-static struct json_piece *sort_many(struct json_members *members, struct json_piece *first,
-				    size_t n)
+static struct reader_piece *sort_many(struct reader_members *members,
+				      struct reader_piece *first, size_t n)
 {
-	struct json_piece *second = NULL;
+	struct reader_piece *second = NULL;
 
 	if (n < 2)
 		return first;
@@ -299,8 +301,9 @@ static struct json_piece *sort_many(struct json_members *members, struct json_pi
 	return merge(members, first, sort_many(members, second, n - n / 2));
 }
 
-struct json_piece *json_members_sort(struct json_members *members, struct json_piece *first,
-				     size_t n, struct json_piece **end)
+struct reader_piece *reader_members_sort(struct reader_members *members,
+					 struct reader_piece *first, size_t n,
+					 struct reader_piece **end)
 {
 	assert(n > 0);
 	if (n <= SHAPE_MAX)

@@ -56,7 +56,7 @@ static int64_t exponent_of(struct span digits)
 	return value;
 }
 
-static const char *read_exponent(struct json_io *io, const char *at, struct written *w)
+static const char *read_exponent(struct reader_io *io, const char *at, struct written *w)
 {
 	bool negative = at < io->end && *at == '-';
 	struct span digits = { 0 };
@@ -66,28 +66,29 @@ static const char *read_exponent(struct json_io *io, const char *at, struct writ
 		at++;
 	digits = digits_at(at, io->end);
 	if (!digits.len)
-		return json_wrong(io, at, "a digit of the exponent");
+		return reader_wrong(io, at, "a digit of the exponent");
 	w->exponent = negative ? -exponent_of(digits) : exponent_of(digits);
 	return at + digits.len;
 }
 
-static const char *read_fraction(struct json_io *io, const char *at, struct written *w)
+static const char *read_fraction(struct reader_io *io, const char *at, struct written *w)
 {
 	w->fraction = digits_at(at, io->end);
 	if (!w->fraction.len)
-		return json_wrong(io, at, "a digit after the point");
+		return reader_wrong(io, at, "a digit after the point");
 	return at + w->fraction.len;
 }
 
-static const char *read_written(struct json_io *io, const char *at, struct written *w)
+static const char *read_written(struct reader_io *io, const char *at, struct written *w)
 {
 	*w = (struct written){ .negative = *at == '-' };
 	if (w->negative)
 		at++;
 	if (!is_digit(at, io->end))
-		return json_wrong(io, at, "a digit");
+		return reader_wrong(io, at, "a digit");
 	w->whole = *at == '0' ? (struct span){ at, 1 } : digits_at(at, io->end);
 	at += w->whole.len;
+	w->fraction.at = at; /* none */
 	if (at < io->end && *at == '.')
 		at = read_fraction(io, at + 1, w);
 	if (at && at < io->end && (*at | 0x20) == 'e')
@@ -217,11 +218,13 @@ static char *put_small(char *out, const struct decimal *d, size_t shift)
 		return end + 1;
 	}
 	if (shift <= n + digits_of(shift)) {
-		memcpy(out, "0.", 2);
+		out[0] = '0';
+		out[1] = '.';
 		return put_digits(put_zeros(out + 2, shift - n), d);
 	}
 	end = put_digits(out, d);
-	memcpy(end, "e-", 2);
+	end[0] = 'e';
+	end[1] = '-';
 	return put_unsigned(end + 2, shift);
 }
 
@@ -237,7 +240,7 @@ static char *put_decimal(char *out, const struct decimal *d)
 			       : put_large(out, d, (size_t)d->exponent);
 }
 
-const char *json_number(struct json_io *io, const char *at)
+const char *reader_number(struct reader_io *io, const char *at)
 {
 	const char *start = at;
 	struct written w;
@@ -253,7 +256,7 @@ const char *json_number(struct json_io *io, const char *at)
 		return at;
 	}
 	if (!reduce(&w, &d))
-		return json_wrong(
+		return reader_wrong(
 			io, start,
 			"a number of at most 1,000 digits, its exponent within 9,999");
 	out = put_decimal(io->out, &d);

@@ -12,16 +12,16 @@
  * backslash, a control character, or no ASCII. */
 static inline uint64_t special(uint64_t w)
 {
-	return (w | (w - JSON_EACH(0x20)) | ((w ^ JSON_EACH('"')) - JSON_EACH(1)) |
-		((w ^ JSON_EACH('\\')) - JSON_EACH(1))) &
-	       JSON_EACH(0x80);
+	return (w | (w - READER_EACH(0x20)) | ((w ^ READER_EACH('"')) - READER_EACH(1)) |
+		((w ^ READER_EACH('\\')) - READER_EACH(1))) &
+	       READER_EACH(0x80);
 }
 
 /* Copies up to the first byte that is not plain, and returns it. */
 static inline const char *plain(const char *at, const char *end, char *out)
 {
 	while (end - at >= 8) {
-		uint64_t w = json_load(at);
+		uint64_t w = reader_load(at);
 		uint64_t found = special(w);
 
 		memcpy(out, at, 8);
@@ -30,7 +30,7 @@ static inline const char *plain(const char *at, const char *end, char *out)
 		at += 8;
 		out += 8;
 	}
-	while (at < end && !(special((unsigned char)*at | JSON_EACH('a') << 8)))
+	while (at < end && !(special((unsigned char)*at | READER_EACH('a') << 8)))
 		*out++ = *at++;
 	return at;
 }
@@ -69,14 +69,14 @@ static inline unsigned utf8_length(uint32_t w)
 }
 
 /* Characters that are not ASCII, as many as there are in a row: they seldom come alone. */
-static const char *foreign(struct json_io *io, const char *at)
+static const char *foreign(struct reader_io *io, const char *at)
 {
 	while (at < io->end && (unsigned char)*at >= 0x80) {
 		uint32_t w = load4(at, io->end);
 		unsigned len = utf8_length(w);
 
 		if (!len)
-			return json_wrong(io, at, "valid UTF-8");
+			return reader_wrong(io, at, "valid UTF-8");
 		store4(io->out, w);
 		io->out += len;
 		at += len;
@@ -109,7 +109,7 @@ static int hex4(const char *at, const char *end)
 	return unit;
 }
 
-static void put_utf8(struct json_io *io, uint32_t c)
+static void put_utf8(struct reader_io *io, uint32_t c)
 {
 	char *out = io->out;
 
@@ -127,7 +127,7 @@ static void put_utf8(struct json_io *io, uint32_t c)
 	io->out = out;
 }
 
-static void put_escape(struct json_io *io, uint32_t c)
+static void put_escape(struct reader_io *io, uint32_t c)
 {
 	static const char letters[128] = {
 		['"'] = '"',  ['\\'] = '\\', ['\b'] = 'b', ['\t'] = 't',
@@ -146,7 +146,7 @@ static void put_escape(struct json_io *io, uint32_t c)
 	io->out += 5;
 }
 
-static void put_character(struct json_io *io, uint32_t c)
+static void put_character(struct reader_io *io, uint32_t c)
 {
 	if (c >= 0x80)
 		put_utf8(io, c);
@@ -157,26 +157,26 @@ static void put_character(struct json_io *io, uint32_t c)
 }
 
 /* \uXXXX, or two of them for a character beyond U+FFFF, from the backslash on. */
-static const char *unicode_escape(struct json_io *io, const char *at)
+static const char *unicode_escape(struct reader_io *io, const char *at)
 {
 	int unit = hex4(at + 2, io->end), low = 0;
 
 	if (unit < 0)
-		return json_wrong(io, at, "four hexadecimal digits after \\u");
+		return reader_wrong(io, at, "four hexadecimal digits after \\u");
 	if (unit < 0xd800 || unit > 0xdfff) {
 		put_character(io, (uint32_t)unit);
 		return at + 6;
 	}
 	if (unit > 0xdbff || io->end - at < 12 || at[6] != '\\' || at[7] != 'u')
-		return json_wrong(io, at, "a surrogate with its other half");
+		return reader_wrong(io, at, "a surrogate with its other half");
 	low = hex4(at + 8, io->end);
 	if (low < 0xdc00 || low > 0xdfff)
-		return json_wrong(io, at, "a surrogate with its other half");
+		return reader_wrong(io, at, "a surrogate with its other half");
 	put_utf8(io, 0x10000 + (((uint32_t)unit & 0x3ff) << 10 | ((uint32_t)low & 0x3ff)));
 	return at + 12;
 }
 
-static const char *escape(struct json_io *io, const char *at)
+static const char *escape(struct reader_io *io, const char *at)
 {
 	static const char meant[128] = {
 		['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
@@ -186,29 +186,29 @@ static const char *escape(struct json_io *io, const char *at)
 
 	io->escaped = true;
 	if (io->end - at < 2)
-		return json_wrong(io, at, "a known escape");
+		return reader_wrong(io, at, "a known escape");
 	letter = (unsigned char)at[1];
 	if (letter == 'u')
 		return unicode_escape(io, at);
 	if (letter >= sizeof(meant) || !meant[letter])
-		return json_wrong(io, at, "a known escape");
+		return reader_wrong(io, at, "a known escape");
 	put_character(io, (uint32_t)meant[letter]);
 	return at + 2;
 }
 
 /* What is not plain: an escape, or no ASCII. */
-static const char *other(struct json_io *io, const char *at)
+static const char *other(struct reader_io *io, const char *at)
 {
 	if (at == io->end)
-		return json_wrong(io, at, "the end of the string");
+		return reader_wrong(io, at, "the end of the string");
 	if (*at == '\\')
 		return escape(io, at);
 	if ((unsigned char)*at >= 0x80)
 		return foreign(io, at);
-	return json_wrong(io, at, "no control character in a string");
+	return reader_wrong(io, at, "no control character in a string");
 }
 
-const char *json_string(struct json_io *io, const char *at)
+const char *reader_string(struct reader_io *io, const char *at)
 {
 	const char *end = io->end;
 	char *out = io->out; /* a copy: else each byte that is written may change it */

@@ -165,9 +165,11 @@ static unsigned crockford(char c)
 	static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 	const char *found = NULL;
 
+	if (!c)
+		return 32;
 	if (c >= 'a' && c <= 'z')
 		c = (char)(c - 'a' + 'A');
-	found = memchr(digits, c, 32);
+	found = strchr(digits, c);
 	return found ? (unsigned)(found - digits) : 32;
 }
 

@@ -91,9 +91,10 @@ void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
 static void settle(struct ledger *ledger, struct ledger_entry *entry)
 {
 	if (entry->outcome == LEDGER_COMPLETE) {
-		entry->fields = row_fields(entry->arena, &entry->result.fields);
-		row_hash(ledger, entry, entry->op_id, &entry->result, entry->fields,
-			 entry->hash);
+		struct row row = { entry->result.status, { NULL, 0 }, entry->result.body };
+
+		row.fields = entry->fields = row_fields(entry->arena, &entry->result.fields);
+		row_hash(ledger, entry, entry->op_id, &row, entry->hash);
 	}
 	entry_queue(ledger, entry, &ledger->to_settle, ENTRY_TO_SETTLE);
 }
@@ -317,7 +318,7 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	ledger->instance = -1;
 	random_bytes(&ledger->token, sizeof(ledger->token));
 	ledger->limit = (size_t)settings->ledger.batch_max;
-	ledger->sorted = mem_alloc(sizeof(*ledger->sorted) * ledger->limit);
+	ledger->sorted = mem_alloc(ledger->limit * sizeof(struct ledger_entry *));
 	ledger->row_hasher = hash_new();
 	ledger->tick.due = tick;
 	ledger->down_since_ms = loop_now(loop);

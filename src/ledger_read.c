@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #define POLL_MAX_MS 250
+#define ANY_DAY     INT32_MIN
 
 /* One read under way, with its entries in the order of what is asked for. */
 struct read {
@@ -52,6 +53,12 @@ static int by_op_id(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* The partition that the record stands in. */
+static int32_t of_day(const struct ledger_entry *entry)
+{
+	return entry->state == ENTRY_TO_CHECK ? entry->day : entry->record_day;
+}
+
 static struct read *read_new(struct ledger *ledger, size_t n,
 			     void (*done)(struct pg_transaction *))
 {
@@ -69,27 +76,27 @@ static void read_free(struct read *read)
 	mem_free(read);
 }
 
-/* Moves entries of that day (-1: any) out of the queue into the read. */
-static void take(struct read *read, struct list *queue, enum entry_state state, size_t max,
-		 bool (*wanted)(const struct ledger_entry *, int32_t day), int32_t day)
+static size_t batch_max(const struct ledger *ledger)
+{
+	return (size_t)ledger->settings->ledger.batch_max;
+}
+
+/* Moves entries of that day out of the queue into the read. */
+static void take(struct read *read, struct list *queue, enum entry_state state, int32_t day)
 {
 	struct list *next = NULL;
 
-	for (struct list *at = queue->next; at != queue && read->n < max; at = next) {
+	for (struct list *at = queue->next; at != queue && read->n < batch_max(read->ledger);
+	     at = next) {
 		struct ledger_entry *entry = entry_of(at);
 
 		next = at->next;
-		if (!wanted(entry, day))
+		if (day != ANY_DAY && of_day(entry) != day)
 			continue;
 		list_remove(at);
 		entry->state = state;
 		read->entries[read->n++] = entry;
 	}
-}
-
-static size_t batch_max(const struct ledger *ledger)
-{
-	return (size_t)ledger->settings->ledger.batch_max;
 }
 
 static void confirm(struct ledger *ledger, struct ledger_link *link)
@@ -220,19 +227,12 @@ static void keys_done(struct pg_transaction *transaction)
 	read_free(read);
 }
 
-static bool any(const struct ledger_entry *entry, int32_t day)
-{
-	(void)entry;
-	(void)day;
-	return true;
-}
-
 static void read_keys(struct ledger *ledger, struct ledger_link *link)
 {
 	struct read *read = read_new(ledger, batch_max(ledger), keys_done);
 	bool doubt = false;
 
-	take(read, &ledger->to_read_key, ENTRY_READING_KEY, batch_max(ledger), any, 0);
+	take(read, &ledger->to_read_key, ENTRY_READING_KEY, ANY_DAY);
 	qsort(read->entries, read->n, sizeof(struct ledger_entry *), by_key_hash);
 	for (size_t i = 0; i < read->n; i++)
 		doubt |= read->entries[i]->doubt;
@@ -252,7 +252,7 @@ static void read_keys(struct ledger *ledger, struct ledger_link *link)
 /* --- records --- */
 
 /* The columns of read_records. */
-enum { R_PLACE, R_KIND, R_STATUS, R_FIELDS, R_BODY, R_HASH, R_WRITER, R_AT, R_LEASE_ENDED };
+enum { R_PLACE, R_KIND, R_STATUS, R_FIELDS, R_BODY, R_HASH, R_WRITER, R_AT, R_LEASE_LEFT };
 
 static void look_again_later(struct ledger *ledger, struct ledger_entry *entry)
 {
@@ -262,18 +262,27 @@ static void look_again_later(struct ledger *ledger, struct ledger_entry *entry)
 	entry_queue(ledger, entry, &ledger->waiting, ENTRY_WAITING);
 }
 
+/* A poll need not look at a lease that was seen to hold longer. */
+static bool lease_is_due(const struct ledger *ledger, const struct ledger_entry *entry)
+{
+	return !entry->waiting || loop_now(ledger->loop) >= entry->lease_ends_ms;
+}
+
 /* No end of it is written: whether it still runs its lease says, by PostgreSQL's clock. */
 static void no_event(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
 		     size_t row)
 {
-	bool known = !pg_is_null(rows, row, R_LEASE_ENDED);
+	bool known = !pg_is_null(rows, row, R_LEASE_LEFT);
+	int64_t left = known ? pg_int(rows, row, R_LEASE_LEFT) : 0;
 
+	if (known && left > 0)
+		entry->lease_ends_ms = loop_now(ledger->loop) + left;
 	if (!known &&
 	    entry->expired) { /* the day was dropped: completed, for all that is known */
 		entry->retained = false;
 		entry->stored.status = 0;
 		entry_found(ledger, entry, LEDGER_COMPLETED, NULL);
-	} else if (!known || pg_int(rows, row, R_LEASE_ENDED)) {
+	} else if (left <= 0 && entry->looked_at_lease) {
 		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
 	} else if (entry->waiting && !entry->answered) {
 		look_again_later(ledger, entry);
@@ -296,7 +305,8 @@ static bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct s
 {
 	unsigned char due[32];
 
-	row_hash(ledger, entry, entry->record_op_id, &entry->stored, fields, due);
+	row_hash(ledger, entry, entry->record_op_id,
+		 &(struct row){ entry->stored.status, fields, entry->stored.body }, due);
 	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
 	       row_parse_fields(entry->arena, fields, &entry->stored.fields);
 }
@@ -390,22 +400,18 @@ static void records_done(struct pg_transaction *transaction)
 	read_free(read);
 }
 
-static bool of_day(const struct ledger_entry *entry, int32_t day)
-{
-	return (entry->state == ENTRY_TO_CHECK ? entry->day : entry->record_day) == day;
-}
-
 /* The records of one day, the one of the first in the queue. */
 static void read_records(struct ledger *ledger, struct ledger_link *link, struct list *queue)
 {
 	struct read *read = read_new(ledger, batch_max(ledger), records_done);
 	bool checking = queue == &ledger->to_check;
-	struct ledger_entry *first = entry_of(queue->next);
-	int32_t day = checking ? first->day : first->record_day;
+	int32_t day = of_day(entry_of(queue->next));
 
-	take(read, queue, checking ? ENTRY_CHECKING : ENTRY_READING_RECORD, batch_max(ledger),
-	     of_day, day);
+	take(read, queue, checking ? ENTRY_CHECKING : ENTRY_READING_RECORD, day);
 	qsort(read->entries, read->n, sizeof(struct ledger_entry *), by_op_id);
+	for (size_t i = 0; i < read->n; i++)
+		read->entries[i]->looked_at_lease =
+			!checking && lease_is_due(ledger, read->entries[i]);
 	pg_begin(link->pg, &read->transaction);
 	if (checking)
 		confirm(ledger, link);
@@ -414,6 +420,9 @@ static void read_records(struct ledger *ledger, struct ledger_link *link, struct
 	pg_array(&ledger->params, PG_INT8, read->n);
 	for (size_t i = 0; i < read->n; i++)
 		pg_add_int(&ledger->params, PG_INT8, asked_op_id(read->entries[i]));
+	pg_array(&ledger->params, PG_INT2, read->n);
+	for (size_t i = 0; i < read->n; i++)
+		pg_add_int(&ledger->params, PG_INT2, read->entries[i]->looked_at_lease);
 	pg_add_int(&ledger->params, PG_DATE, day);
 	pg_send(link->pg, QUERY_read_records, &ledger->params);
 	pg_end(link->pg);

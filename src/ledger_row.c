@@ -91,30 +91,29 @@ void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
 	out[30] = 0;
 }
 
+static char *put(char *at, struct span bytes)
+{
+	return bytes.len ? (char *)memcpy(at, bytes.at, bytes.len) + bytes.len : at;
+}
+
 /* "name: value" lines with CRLF: names are tokens and values hold neither CR nor LF. */
 struct span row_fields(struct arena *arena, const struct http_fields *fields)
 {
 	size_t len = 0;
+	struct span out;
 	char *at = NULL;
-	char *out = NULL;
 
 	for (size_t i = 0; i < fields->n; i++)
 		len += fields->at[i].name.len + fields->at[i].value.len + 4;
-	out = at = arena_alloc(arena, len);
+	at = arena_alloc(arena, len);
+	out = (struct span){ at, len };
 	for (size_t i = 0; i < fields->n; i++) {
-		const struct http_field *field = &fields->at[i];
-
-		memcpy(at, field->name.at, field->name.len);
-		at += field->name.len;
-		memcpy(at, ": ", 2);
-		at += 2;
-		if (field->value.len)
-			memcpy(at, field->value.at, field->value.len);
-		at += field->value.len;
-		memcpy(at, "\r\n", 2);
-		at += 2;
+		at = put(at, fields->at[i].name);
+		at = put(at, SPAN(": "));
+		at = put(at, fields->at[i].value);
+		at = put(at, SPAN("\r\n"));
 	}
-	return (struct span){ out, len };
+	return out;
 }
 
 /* One line off the front of the text; false where it is none. */
@@ -148,21 +147,21 @@ bool row_parse_fields(struct arena *arena, struct span text, struct http_fields 
 /* SHA-256 over whose it is (account, operation, key), op_id, slot, status, fields and body. An
  * answer that was stored for somebody else, or was changed, does not fit. */
 void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
-	      const struct http_answer *answer, struct span fields, unsigned char out[32])
+	      const struct row *row, unsigned char out[32])
 {
 	struct hash *hash = ledger->row_hasher;
 	unsigned char numbers[13];
 
 	put_big_endian(numbers, (uint64_t)op_id, 8);
 	put_big_endian(numbers + 8, 1, 2); /* the slot */
-	put_big_endian(numbers + 10, answer->status, 2);
-	numbers[12] = answer->body.at != NULL;
+	put_big_endian(numbers + 10, row->status, 2);
+	numbers[12] = row->body.at != NULL;
 	hash_reset(hash);
 	hash_add_span(hash, entry->account);
 	hash_add_span(hash, span_of(entry->idempotency->operation));
 	hash_add_span(hash, entry->key);
 	hash_add(hash, numbers, sizeof(numbers));
-	hash_add_span(hash, fields);
-	hash_add_span(hash, answer->body);
+	hash_add_span(hash, row->fields);
+	hash_add_span(hash, row->body);
 	hash_end(hash, out);
 }

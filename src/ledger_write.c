@@ -2,9 +2,6 @@
  * The combined batch: settles and reservations under one Sync and one commit. It is collected
  * while the one before it commits, so it grows with the load and a lone request does not wait.
  *
- * Every transaction takes its locks in one order (key inserts, attention, events, key deletes),
- * each sorted, so that overlapping batches of many gateways cannot deadlock.
- *
  * What a failure means:
  *   lost connection, 40P01, 40001    the same rows again, under the same op_ids
  *   class 22 or 23, 55P03, 57014     one row may be the cause: halves, settles first and alone; a row
@@ -16,54 +13,10 @@
 #include "log.h"
 
 #include <assert.h>
-#include <stdlib.h>
-
-/* A settle this near to the end of its lease may have been listed by a sweep. */
-#define LEASE_MARGIN_MS 2000
 
 static struct ledger_entry *entry_of(struct list *link)
 {
 	return container_of(link, struct ledger_entry, link);
-}
-
-static int by_key_hash(const void *a, const void *b)
-{
-	const struct ledger_entry *const *x = a;
-	const struct ledger_entry *const *y = b;
-
-	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
-}
-
-static int by_op_id(const void *a, const void *b)
-{
-	const struct ledger_entry *const *x = a;
-	const struct ledger_entry *const *y = b;
-
-	return ((*x)->op_id > (*y)->op_id) - ((*x)->op_id < (*y)->op_id);
-}
-
-/* Sorts a list of entries, and leaves them in ledger->sorted as well. */
-static void sort(struct ledger *ledger, struct list *list,
-		 int (*order)(const void *, const void *))
-{
-	size_t n = 0;
-	struct list *at = NULL;
-
-	while ((at = list_shift(list)) != NULL)
-		ledger->sorted[n++] = entry_of(at);
-	qsort(ledger->sorted, n, sizeof(*ledger->sorted), order);
-	for (size_t i = 0; i < n; i++)
-		list_append(list, &ledger->sorted[i]->link);
-}
-
-static struct span bytes_of(const void *at, size_t len)
-{
-	return (struct span){ at, len };
-}
-
-static struct span operation_of(const struct ledger_entry *entry)
-{
-	return span_of(entry->idempotency->operation);
 }
 
 static size_t weight(const struct ledger_entry *entry)
@@ -129,175 +82,6 @@ static void take_reserves(struct ledger *ledger, struct batch *batch, struct roo
 	}
 }
 
-#define EACH(n, add)                                                                           \
-	for (size_t i = 0; i < (n); i++) {                                                     \
-		const struct ledger_entry *e = all[i];                                         \
-		add;                                                                           \
-	}
-
-static void send_reserves(struct ledger *ledger, struct batch *batch)
-{
-	struct pg_params *p = &ledger->params;
-	struct ledger_entry **all = ledger->sorted;
-	size_t n = batch->n_reserves;
-
-	sort(ledger, &batch->reserves, by_key_hash);
-	pg_params_clear(p);
-	pg_array(p, PG_UUID, n);
-	EACH(n, pg_add_bytes(p, bytes_of(e->key_hash, sizeof(e->key_hash))))
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->op_id))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, pg_add_bytes(p, bytes_of(e->digest.canonical, DIGEST_BYTES)))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, pg_add_bytes(p, bytes_of(e->digest.raw, DIGEST_RAW_BYTES)))
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->rules.id))
-	pg_array(p, PG_INT4, n);
-	EACH(n, pg_add_int(p, PG_INT4, e->digest.key_id))
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->retention))
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->tombstone))
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->idempotency->lease))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, pg_add_bytes(p, e->account))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, pg_add_bytes(p, operation_of(e)))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, pg_add_bytes(p, e->key))
-	pg_add_bytes(p, span_of(ledger->gateway));
-	pg_add_bytes(p, bytes_of(ledger->settings->fingerprint,
-				 sizeof(ledger->settings->fingerprint)));
-	batch->reserve_step = (int)batch->transaction.steps;
-	pg_send(batch->link->pg, QUERY_reserve, p);
-}
-
-/* The unknown ones of the completions, for the attention list. */
-static void send_attention(struct ledger *ledger, struct batch *batch)
-{
-	struct pg_params *p = &ledger->params;
-	struct ledger_entry **all = ledger->sorted;
-	size_t n = 0;
-
-	for (size_t i = 0; i < batch->n_completions; i++)
-		if (all[i]->outcome == LEDGER_MARK_UNKNOWN)
-			n++;
-	if (!n)
-		return;
-#define UNKNOWN(add) EACH(batch->n_completions, if (e->outcome == LEDGER_MARK_UNKNOWN) add)
-	pg_params_clear(p);
-	pg_array(p, PG_INT8, n);
-	UNKNOWN(pg_add_int(p, PG_INT8, op_id_ms(e->op_id) * 1000))
-	pg_array(p, PG_INT8, n);
-	UNKNOWN(pg_add_int(p, PG_INT8, e->op_id))
-	pg_array(p, PG_DATE, n);
-	UNKNOWN(pg_add_int(p, PG_DATE, e->day))
-	pg_array(p, PG_UUID, n);
-	UNKNOWN(pg_add_bytes(p, bytes_of(e->key_hash, sizeof(e->key_hash))))
-	pg_array(p, PG_BYTEA, n);
-	UNKNOWN(pg_add_bytes(p, e->account))
-	pg_array(p, PG_BYTEA, n);
-	UNKNOWN(pg_add_bytes(p, operation_of(e)))
-	pg_array(p, PG_BYTEA, n);
-	UNKNOWN(pg_add_bytes(p, e->key))
-	pg_array(p, PG_BYTEA, n);
-	UNKNOWN(pg_add_bytes(p, span_of(e->cause)))
-#undef UNKNOWN
-	pg_send(batch->link->pg, QUERY_attention_add, p);
-}
-
-static void add_or_null(struct pg_params *p, bool there, struct span bytes)
-{
-	if (there)
-		pg_add_bytes(p, bytes);
-	else
-		pg_add_null(p);
-}
-
-static void send_completions(struct ledger *ledger, struct batch *batch)
-{
-	struct pg_params *p = &ledger->params;
-	struct ledger_entry **all = ledger->sorted;
-	size_t n = batch->n_completions;
-
-	sort(ledger, &batch->completions, by_op_id);
-	send_attention(ledger, batch);
-#define DONE (e->outcome == LEDGER_COMPLETE)
-	pg_params_clear(p);
-	pg_add_int(p, PG_INT8, ledger->token);
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->op_id))
-	pg_array(p, PG_DATE, n);
-	EACH(n, pg_add_int(p, PG_DATE, e->day))
-	pg_array(p, PG_INT2, n);
-	EACH(n, pg_add_int(p, PG_INT2, DONE ? EVENT_COMPLETED : EVENT_UNKNOWN))
-	pg_array(p, PG_INT2, n);
-	EACH(n, if (DONE) pg_add_int(p, PG_INT2, e->result.status); else pg_add_null(p))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, add_or_null(p, DONE, e->fields))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, add_or_null(p, DONE && e->result.body.at, e->result.body))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, add_or_null(p, DONE, bytes_of(e->hash, sizeof(e->hash))))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, add_or_null(p, e->cause != NULL, span_of(e->cause)))
-#undef DONE
-	batch->settle_step = (int)batch->transaction.steps;
-	pg_send(batch->link->pg, QUERY_settle, p);
-}
-
-static void send_releases(struct ledger *ledger, struct batch *batch)
-{
-	struct pg_params *p = &ledger->params;
-	struct ledger_entry **all = ledger->sorted;
-	size_t n = batch->n_releases;
-
-	sort(ledger, &batch->releases, by_op_id);
-	pg_params_clear(p);
-	pg_add_int(p, PG_INT8, ledger->token);
-	pg_array(p, PG_INT8, n);
-	EACH(n, pg_add_int(p, PG_INT8, e->op_id))
-	pg_array(p, PG_DATE, n);
-	EACH(n, pg_add_int(p, PG_DATE, e->day))
-	pg_array(p, PG_UUID, n);
-	EACH(n, pg_add_bytes(p, bytes_of(e->key_hash, sizeof(e->key_hash))))
-	pg_array(p, PG_BYTEA, n);
-	EACH(n, add_or_null(p, e->cause != NULL, span_of(e->cause)))
-	batch->release_step = (int)batch->transaction.steps;
-	pg_send(batch->link->pg, QUERY_release, p);
-}
-
-static bool overdue(const struct ledger *ledger, const struct ledger_entry *entry)
-{
-	return entry->outcome != LEDGER_MARK_UNKNOWN &&
-	       loop_now(ledger->loop) >
-		       entry->sent_ms + entry->idempotency->lease - LEASE_MARGIN_MS;
-}
-
-/* Attempts that end near or after the end of their lease leave the attention list. */
-static void send_unlisting(struct ledger *ledger, struct batch *batch)
-{
-	struct pg_params *p = &ledger->params;
-	struct list *const lists[] = { &batch->completions, &batch->releases };
-	struct ledger_entry **late = ledger->sorted;
-	size_t n = 0;
-
-	for (size_t l = 0; l < ARRAY_LEN(lists); l++)
-		for (struct list *at = lists[l]->next; at != lists[l]; at = at->next)
-			if (overdue(ledger, entry_of(at)))
-				late[n++] = entry_of(at);
-	if (!n)
-		return;
-	qsort(late, n, sizeof(struct ledger_entry *), by_op_id);
-	pg_params_clear(p);
-	pg_array(p, PG_INT8, n);
-	for (size_t i = 0; i < n; i++)
-		pg_add_int(p, PG_INT8, late[i]->op_id);
-	pg_send(batch->link->pg, QUERY_attention_remove, p);
-}
-
 /* --- what came of it --- */
 
 static void requeue(struct ledger *ledger, struct list *list, enum entry_state state,
@@ -323,25 +107,30 @@ static void requeue_all(struct ledger *ledger, struct batch *batch, bool doubt)
 	requeue(ledger, &batch->reserves, ENTRY_TO_RESERVE, doubt);
 }
 
-/* Takes the entries whose op_id came back out of `from`; rows come in nearly the list's order. */
+/* The entry of that op_id, looked for from `at` on, around the list: rows come in nearly its order. */
+static struct list *find(struct list *list, struct list *at, int64_t op_id)
+{
+	struct list *start = at;
+
+	while (at == list || entry_of(at)->op_id != op_id) {
+		at = at->next;
+		assert(at != start); /* an id comes back that was never sent */
+	}
+	return at;
+}
+
+/* Takes the entries whose op_id came back out of `from`, in the rows' order. */
 static void take_returned(struct pg_rows *rows, struct list *from, struct list *to)
 {
 	size_t n = pg_rows_count(rows);
 	struct list *at = from->next;
 
 	for (size_t row = 0; row < n; row++) {
-		int64_t op_id = pg_int(rows, row, 0);
-		struct list *start = at;
+		struct list *found = find(from, at, pg_int(rows, row, 0));
 
-		while (at == from || entry_of(at)->op_id != op_id) {
-			at = at->next;
-			assert(at != start); /* an id comes back that was never sent */
-		}
-		struct list *next = at->next;
-
-		list_remove(at);
-		list_append(to, at);
-		at = list_empty(from) ? from : next;
+		at = found->next;
+		list_remove(found);
+		list_append(to, found);
 	}
 }
 
@@ -520,13 +309,7 @@ static void send(struct ledger *ledger, struct batch *batch)
 	metrics_observe_count(ledger->metrics, METRIC_ledger_batch_rows, 0,
 			      batch->n_reserves + batch->n_completions + batch->n_releases);
 	pg_begin(link->pg, &batch->transaction);
-	if (batch->n_reserves)
-		send_reserves(ledger, batch);
-	send_unlisting(ledger, batch);
-	if (batch->n_completions)
-		send_completions(ledger, batch);
-	if (batch->n_releases)
-		send_releases(ledger, batch);
+	batch_send(ledger, batch);
 	pg_end(link->pg);
 }
 

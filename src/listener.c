@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#define POOL_BYTES  ((size_t)32 * 1024) /* half for a request's head, half for an answer's */
+#define POOL_BYTES  ((size_t)48 * 1024) /* of a connection: both heads, 100 fields, cookies */
 #define RUNS_A_TURN 8
 #define SECOND      1000
 #define OWN_TIMEOUT 86400U /* seconds; never reached: see above */
@@ -50,6 +50,7 @@ static void now_due(struct listener *l)
 void listener_wait(struct connection *connection, enum waiting waiting)
 {
 	connection->waiting = waiting;
+	connection->looked = false;
 	connection->since = loop_now(connection->listener->loop);
 }
 

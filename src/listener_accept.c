@@ -122,5 +122,7 @@ void listener_doors_close(struct listener *listener)
 
 const char *listener_address(const struct listener *listener, size_t i)
 {
-	return listener_socket_address(listener->doors[i].socket);
+	const struct listener_socket *socket = listener->doors[i].socket;
+
+	return socket ? listener_socket_address(socket) : ""; /* drained */
 }

@@ -3,6 +3,10 @@
  * pass over ten thousand connections is cheaper than ten thousand timers that are always moved.
  *
  * While the handler works on a request there is no deadline here: it has its own.
+ *
+ * The library listens edge-triggered and trusts a short read to be the last: where a client's end
+ * came together with its last bytes, it does not see the end. So the first look after something
+ * came is for that, too.
  */
 #include "listener_inner.h"
 #include "listener_raw.h"
@@ -19,9 +23,10 @@
 /* The library sees its end, and reports it. */
 static void drop(struct connection *c)
 {
-	log_debug("listener", "%s: dropped, it waited too long", c->peer);
+	log_debug("listener", "%s: dropped: it left, or was too slow", c->peer);
 	shutdown(c->fd, SHUT_RDWR);
 	listener_wait(c, WAITING_CLOSE);
+	c->looked = true;
 }
 
 /* The request did not come in time. Of its answer nothing was written yet. */
@@ -50,11 +55,26 @@ static bool reads_on(struct connection *c)
 	return c->unread != before;
 }
 
+static bool has_left(struct connection *c)
+{
+	bool reading = c->waiting != WAITING_ANSWER && c->waiting != WAITING_READER;
+	char byte;
+
+	if (c->looked || !reading)
+		return false;
+	c->looked = true;
+	return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static void look(struct connection *c, int64_t now)
 {
 	const struct listener_limits *limits = &c->listener->limits;
 	int64_t waited = now - c->since;
 
+	if (has_left(c)) {
+		drop(c);
+		return;
+	}
 	switch (c->waiting) {
 	case WAITING_HEAD:
 		if (waited >= limits->header_timeout)

@@ -162,6 +162,7 @@ struct span arena_format(struct arena *arena, const char *format, ...)
 	int len = 0;
 
 	va_start(args, format);
+	/* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang 14 misses the va_start */
 	len = vsnprintf(NULL, 0, format, args);
 	va_end(args);
 	assert(len >= 0);
@@ -223,9 +224,9 @@ char *buf_reserve(struct buf *buf, size_t len)
 
 void buf_append(struct buf *buf, const void *bytes, size_t len)
 {
-	char *at = buf_reserve(buf, len);
+	char *at = len ? buf_reserve(buf, len) : NULL;
 
-	if (!at || !len)
+	if (!at)
 		return;
 	memcpy(at, bytes, len);
 	buf->len += len;
@@ -253,6 +254,7 @@ void buf_format(struct buf *buf, const char *format, ...)
 	int len = 0;
 
 	va_start(args, format);
+	/* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang 14 misses the va_start */
 	len = vsnprintf(NULL, 0, format, args);
 	va_end(args);
 	assert(len >= 0);

@@ -61,7 +61,7 @@ static void forwarded(struct upstream_call *call)
 		refuse(&pass->served, problems[call->end], call->cause);
 		return;
 	}
-	answer = forward_answer(call->arena, &call->answer);
+	answer = forward_answer(call);
 	forward_reply(&pass->served, VERDICT_PASSED, &answer);
 }
 

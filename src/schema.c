@@ -2,9 +2,9 @@
  * The ledger's tables; see schema.h. The steps are the files of sql/schema/, in order.
  *
  * A step is one transaction, under a lock that lets one migrate work at a time: whoever waited
- * for it looks again, and finds the step done. A step notes its own version in schema_version, so
- * that it can be run by hand as well. Partitions are made one transaction each, because each takes
- * a handful of locks until its end; that they are there already is the ordinary case.
+ * for it looks again, and finds the step done. A step notes its own version in schema_version,
+ * so that it can be run by hand as well. Partitions are made one transaction each, because each
+ * takes a handful of locks until its end; that they are there already is the ordinary case.
  */
 #include "schema.h"
 
@@ -41,7 +41,10 @@ static int number_of(struct span text)
 
 static bool read_version(struct pg_session *session, struct version *version, char why[256])
 {
-	static const char there[] = "SELECT to_regclass('onceward.schema_version') IS NOT NULL";
+	/* Not to_regclass: within a transaction it may answer from before a wait for the lock. */
+	static const char there[] =
+		"SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = "
+		"relnamespace WHERE nspname = 'onceward' AND relname = 'schema_version')";
 	static const char newest[] =
 		"SELECT version, oldest_program FROM onceward.schema_version "
 		"ORDER BY version DESC LIMIT 1";
@@ -91,16 +94,23 @@ static enum schema_state judge(const struct version *version, char why[256])
 	return SCHEMA_OK;
 }
 
+enum schema_state schema_check(struct pg_session *session, char why[256])
+{
+	struct version version;
+
+	if (!read_version(session, &version, why))
+		return SCHEMA_AWAY;
+	return judge(&version, why);
+}
+
 enum schema_state pg_schema_check(const char *conninfo, char why[256])
 {
 	struct pg_session *session = pg_session_open(conninfo, CHECK_PATIENCE_MS, why);
-	struct version version;
 	enum schema_state state = SCHEMA_AWAY;
 
 	if (!session)
 		return SCHEMA_AWAY;
-	if (read_version(session, &version, why))
-		state = judge(&version, why);
+	state = schema_check(session, why);
 	pg_session_close(session);
 	return state;
 }

@@ -3,9 +3,10 @@
  * they stand. Everything behind this door is the loader's arena's.
  *
  * libconfig 1.5 has habits that a server cannot live with, so the text is looked through first:
- * it ends the process where an @include names a directory (flex's fatal error), and it cuts
- * integers to 32 bits without a word. Its @include takes paths relative to the including
- * program's directory unless told; here they are relative to the main file's.
+ * it ends the process where an @include names a directory (flex's fatal error), it cuts integers
+ * to 32 bits, and it ends the file at a quote or comment that is never closed, without a word.
+ * Its @include takes paths relative to the process's directory unless told; here they are
+ * relative to the main file's.
  */
 #include "settings_internal.h"
 
@@ -97,6 +98,14 @@ static bool slurp(struct scanner *s, const char *file, struct buf *text)
 	return true;
 }
 
+/* libconfig would take the rest of the file for it, and say nothing. */
+static void unclosed(struct scanner *s, unsigned line, const char *what)
+{
+	s->place.line = line;
+	settings_error(s->loader, &s->place, "%s", what);
+	s->ok = false;
+}
+
 static void scan_comment(struct scanner *s)
 {
 	const char *end = NULL;
@@ -106,6 +115,8 @@ static void scan_comment(struct scanner *s)
 		return;
 	}
 	end = strstr(s->at + 2, "*/");
+	if (!end)
+		unclosed(s, s->place.line, "the comment that begins here has no end");
 	end = end ? end + 2 : s->at + strlen(s->at);
 	for (; s->at < end; s->at++)
 		s->place.line += *s->at == '\n';
@@ -113,12 +124,17 @@ static void scan_comment(struct scanner *s)
 
 static void scan_string(struct scanner *s)
 {
+	unsigned line = s->place.line;
+
 	for (s->at++; *s->at && *s->at != '"'; s->at++) {
 		if (*s->at == '\\' && s->at[1])
 			s->at++;
 		s->place.line += *s->at == '\n';
 	}
-	s->at += *s->at == '"';
+	if (!*s->at)
+		unclosed(s, line, "the text that begins here has no closing quote");
+	else
+		s->at++;
 }
 
 static size_t word_length(const char *at)
@@ -156,7 +172,7 @@ static void scan_include(struct scanner *s)
 		return; /* libconfig says it */
 	from = s->at + 1;
 	scan_string(s);
-	if (s->at[-1] != '"' || s->at <= from)
+	if (!s->ok)
 		return;
 	file = arena_copy(s->loader->arena, (struct span){ from, (size_t)(s->at - 1 - from) })
 		       .at;

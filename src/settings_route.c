@@ -27,7 +27,7 @@ static int by_text(const void *a, const void *b)
 static bool valid_method(struct span method)
 {
 	for (size_t i = 0; i < method.len; i++)
-		if (method.at[i] >= 'a' && method.at[i] <= 'z')
+		if ((method.at[i] >= 'a' && method.at[i] <= 'z') || method.at[i] == '*')
 			return false;
 	return http_token(method);
 }
@@ -70,7 +70,7 @@ static bool parse_methods(struct loader *loader, const struct item *at, struct s
 /* {name}: letters, digits and _. */
 static bool valid_name(struct span segment)
 {
-	if (segment.len < 3 || segment.at[segment.len - 1] != '}')
+	if (segment.len < 3 || segment.at[0] != '{' || segment.at[segment.len - 1] != '}')
 		return false;
 	for (size_t i = 1; i < segment.len - 1; i++) {
 		char c = segment.at[i];
@@ -89,11 +89,11 @@ static bool parse_segment(struct loader *loader, const struct item *at, struct s
 	struct http_target target = { 0 };
 	struct span path = { 0 };
 
-	if (text.len > 0 && text.at[0] == '{') {
+	if (memchr(text.at, '{', text.len) || memchr(text.at, '}', text.len)) {
 		route->n_segments++;
 		return valid_name(text) || refuse(loader, at, "{name} must fill its segment");
 	}
-	if (text.len > 0 && memchr(text.at, '*', text.len))
+	if (memchr(text.at, '*', text.len))
 		return refuse(loader, at, "* stands for the rest, as the last segment");
 	path = arena_format(loader->arena, "/%.*s", (int)text.len, text.at);
 	if (!http_target(loader->arena, path, route->loose_paths, &target) || target.has_query)

@@ -92,7 +92,7 @@ END $$;
 -- The small mutable list of records that wait for somebody: stale in flight (1) and unknown (3).
 CREATE TABLE onceward.attention (
   created_at  timestamptz NOT NULL,
-  op_id       bigint      NOT NULL UNIQUE,
+  op_id       bigint      PRIMARY KEY,   -- the only uniqueness: ON CONFLICT knows one index
   expires_on  date        NOT NULL,
   state       smallint    NOT NULL,
   slot        smallint    NOT NULL,      -- the last slot taken; 0: only reserved
@@ -104,9 +104,9 @@ CREATE TABLE onceward.attention (
   operation   bytea       NOT NULL,
   key         bytea       NOT NULL,
   cause       bytea       NOT NULL,
-  tries       integer     NOT NULL DEFAULT 0,
-  PRIMARY KEY (created_at, op_id)
+  tries       integer     NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
+CREATE INDEX attention_page ON onceward.attention (created_at, op_id);
 CREATE INDEX attention_operation ON onceward.attention (operation, created_at);
 
 -- Only for routes that declare their receipts unique.
@@ -178,7 +178,8 @@ CREATE TABLE onceward.audit (
 
 -- One day of op and event, where it is not there yet; true: it was made. On the parents this takes
 -- SHARE UPDATE EXCLUSIVE, which nobody who reads or writes waits for. Two that make the same day
--- take turns; one that would have to wait long gives up, and is tried again.
+-- take turns; one that would have to wait long gives up, and is tried again. What is there is read
+-- from pg_class: to_regclass may answer from before the turn.
 CREATE FUNCTION onceward.make_day(day date) RETURNS boolean LANGUAGE plpgsql
 SET lock_timeout = '2s' AS $$
 DECLARE
@@ -189,7 +190,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('onceward partitions'));
   FOREACH parent IN ARRAY ARRAY['op', 'event'] LOOP
     part := parent || '_' || to_char(day, 'YYYYMMDD');
-    IF to_regclass('onceward.' || quote_ident(part)) IS NULL THEN
+    IF NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = 'onceward'::regnamespace AND relname = part) THEN
       EXECUTE format('CREATE TABLE onceward.%I (LIKE onceward.%I INCLUDING ALL) WITH (autovacuum_vacuum_insert_scale_factor = 1)', part, parent);
     END IF;
     IF NOT EXISTS (SELECT FROM pg_inherits
@@ -202,6 +203,15 @@ BEGIN
   RETURN made;
 END $$;
 
+-- For how long the attempt may still be believed to run, in milliseconds; NULL: there is no such row. The setting
+-- holds for this function alone: a plan made while a day was empty would else read all of it later.
+CREATE FUNCTION onceward.lease_left(op_id bigint, day date) RETURNS bigint LANGUAGE plpgsql STABLE
+SET enable_seqscan = off AS $$
+BEGIN
+  RETURN (SELECT (extract(epoch FROM op.lease_until - now()) * 1000)::bigint FROM onceward.op AS op
+          WHERE op.op_id = lease_left.op_id AND op.expires_on = lease_left.day);
+END $$;
+
 -- One month of the audit table. Months are UTC's whatever the session's time zone is, and an
 -- identity belongs to the parent alone (from PostgreSQL 17 on a partition may not have its own).
 CREATE FUNCTION onceward.make_month(month date) RETURNS boolean LANGUAGE plpgsql
@@ -211,7 +221,7 @@ DECLARE
   part  text := 'audit_' || to_char(month, 'YYYYMM');
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('onceward partitions'));
-  IF to_regclass('onceward.' || quote_ident(part)) IS NOT NULL THEN
+  IF EXISTS (SELECT FROM pg_class WHERE relnamespace = 'onceward'::regnamespace AND relname = part) THEN
     RETURN false;
   END IF;
   EXECUTE format('CREATE TABLE onceward.%I (LIKE onceward.audit INCLUDING ALL EXCLUDING IDENTITY)', part);

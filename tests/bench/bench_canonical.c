@@ -148,7 +148,7 @@ static const char order[] =
 int main(void)
 {
 	const char *corpora = getenv("ONCEWARD_CORPORA");
-	const char *const names[] = { "twitter.json", "citm_catalog.json", "canada.json" };
+	const char *const names[] = { "twitter.json", "canada.json" };
 	struct arena *arena = arena_new();
 
 	if (!corpora)

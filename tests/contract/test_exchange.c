@@ -185,6 +185,7 @@ void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wa
 	assert(wait_ms == 5000);
 	now.outcome = entry->outcome;
 	now.result = entry->result;
+	assert(entry->outcome == LEDGER_COMPLETE || entry->cause); /* people want to know why */
 	entry->settled = now.settled = (enum ledger_settled)decide(3);
 	later(entry_done, entry);
 }
@@ -213,7 +214,9 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	note('F');
 	assert(call->start_within_ms > 0);
 	call->end = now.end = (enum upstream_end)decide(UPSTREAM_MALFORMED + 1);
-	if (call->end == UPSTREAM_ANSWERED) {
+	if (call->end != UPSTREAM_ANSWERED) {
+		call->cause = "it ended so";
+	} else {
 		now.listed = (enum outcome)decide(3);
 		call->close_delimited = now.close_delimited = decide(2);
 		now.big = decide(2);
@@ -240,11 +243,11 @@ void forward_prepare(struct served *s, struct upstream_call *call, bool enforced
 	call->arena = s->request.arena;
 }
 
-struct http_answer forward_answer(struct arena *arena, const struct http_answer *from)
+struct http_answer forward_answer(const struct upstream_call *call)
 {
-	struct http_answer out = *from;
+	struct http_answer out = call->answer;
 
-	out.fields.at = arena_alloc(arena, sizeof(struct http_field) * 8);
+	out.fields.at = arena_alloc(call->arena, sizeof(struct http_field) * 8);
 	return out;
 }
 

@@ -20,7 +20,6 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 
@@ -695,8 +694,10 @@ class Gateway:
 
     def start(self, ready=True):
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([ONCEWARD, "-c", self.file], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log)
+            # A process that is told twice to end leaves its threads behind on purpose.
+            self.process = subprocess.Popen(
+                [ONCEWARD, "-c", self.file], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={"TSAN_OPTIONS": "report_thread_leaks=0", **os.environ})
         self.killed = False
         if ready:
             self.wait_ready()
@@ -800,10 +801,10 @@ class Gateway:
 class Stage:
     """What one test has to play with."""
 
-    def __init__(self, postgres, database, port):
+    def __init__(self, postgres, database, port, directory):
         self.postgres, self.database = postgres, database
-        self.ports = itertools.count(port)
-        self.directory = tempfile.mkdtemp(prefix="onceward-e2e-")
+        self.ports, self.directory = itertools.count(port), f"{directory}/stage-{port}"
+        os.mkdir(self.directory)
         self.keys = itertools.count(1)
         self.upstreams, self.gateways, self.sessions, self.cleanups = [], [], [], []
 

@@ -1,7 +1,7 @@
 """A client that leaves changes nothing about its operation (CONTRACT 2.6)."""
 import time
 
-from harness import Connection, Later, request_bytes, until
+from harness import Connection, Later, request_bytes, tag, until
 
 FIELDS = [("Content-Type", "application/json")]
 BODY = b'{"item":"book"}'
@@ -63,6 +63,7 @@ def test_a_client_that_resets_while_its_key_is_reserved(t):
     leaves(t, "reset", lambda upstream, key: Lock(t, "key"))
 
 
+@tag("threads")
 def test_a_client_that_leaves_while_the_upstream_works(t):
     leaves(t, "closed", AtUpstream)
 
@@ -75,6 +76,7 @@ def test_a_client_that_half_closes_still_gets_its_answer(t):
     leaves(t, "half-closed", AtUpstream)
 
 
+@tag("threads")
 def test_a_client_that_leaves_while_its_answer_is_settled(t):
     upstream, gateway = t.both(idempotency={"wait": "5s", "settle_wait": "5s"})
     key = t.key()
@@ -107,6 +109,7 @@ def test_a_client_that_leaves_before_its_body_is_there_leaves_nothing(t):
     assert gateway.post(key).status == 201
 
 
+@tag("threads")
 def test_a_waiter_that_leaves_does_not_disturb_the_others(t):
     upstream, gateway = t.both(idempotency={"wait": "5s"})
     key = t.key()

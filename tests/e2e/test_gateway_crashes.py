@@ -1,11 +1,12 @@
 """kill -9 of the gateway at each moment: never two executions, and what is not known is said."""
+import contextlib
 import os
 import random
 import signal
 import threading
 import time
 
-from harness import Connection, Later, answer, request_bytes, together, until
+from harness import Connection, Later, answer, request_bytes, tag, together, until
 
 
 def send(gateway, key):
@@ -45,8 +46,10 @@ def test_killed_between_reservation_and_send_the_record_becomes_unknown(t):
         idempotency={"lease": "7s"})
     busy, key = t.key(), t.key()
     gate = upstream.gate(busy)
-    with send(gateway, busy), send(gateway, key):
+    with contextlib.ExitStack() as clients:
+        clients.enter_context(send(gateway, busy))
         gate.arrived()
+        clients.enter_context(send(gateway, key))
         until(lambda: t.records() == 2, what="both being reserved")
         time.sleep(0.1)
         gateway.kill()
@@ -150,6 +153,7 @@ def test_another_gateway_takes_over_what_one_has_settled(t):
     assert two.unknown_after_lease(lost).status == 503 and upstream.count(lost) == 1
 
 
+@tag("threads")
 def test_killed_at_random_under_load_no_key_executes_twice(t):
     """Clients retry each key until they know; gateways die now and then."""
     upstream = t.upstream()

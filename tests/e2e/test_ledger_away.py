@@ -1,7 +1,7 @@
 """PostgreSQL stopped at each moment: nothing is forwarded without it, and nothing is forgotten."""
 import time
 
-from harness import Later, answer, own_postgres, together, until
+from harness import Later, answer, own_postgres, tag, together, until
 
 SHORT = {"ledger": {"timeout": "1s"}}
 
@@ -24,6 +24,7 @@ def refused(gateway, key, upstream):
     assert response.json()["retry"] == "same_key" and upstream.count(key) == 0
 
 
+@tag("threads")
 @own_postgres
 def test_without_the_ledger_nothing_is_forwarded_and_it_recovers(t):
     upstream, gateway = t.both(top=SHORT)
@@ -37,7 +38,7 @@ def test_without_the_ledger_nothing_is_forwarded_and_it_recovers(t):
     assert gateway.request("GET", "/plain/x").status == 201, "what is not enforced passes"
     t.postgres.start()
     assert ends(gateway, key).status == 201 and upstream.count(key) == 1
-    assert gateway.post(done).body == first.body
+    assert ends(gateway, done).body == first.body
     gateway.wait_ready()
 
 
@@ -96,6 +97,7 @@ def test_postgresql_killed_while_reserving_forwards_nothing(t):
     assert ends(gateway, key).status == 201 and upstream.count(key) == 1
 
 
+@tag("threads")
 @own_postgres
 def test_an_answer_while_the_ledger_is_away_is_refused_and_settled_later(t):
     upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "1s", "lease": "60s"})
@@ -184,6 +186,7 @@ def test_both_killed_while_the_upstream_works_the_record_is_unknown(t):
     assert gateway.unknown_after_lease(key).status == 503 and upstream.count(key) == 1
 
 
+@tag("threads")
 @own_postgres
 def test_postgresql_killed_at_random_under_load_no_key_executes_twice(t):
     upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "3s", "lease": "6s"})

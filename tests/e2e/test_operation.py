@@ -226,7 +226,7 @@ def test_settings_with_errors_do_not_start_and_all_are_named(t):
         done = t.run(*command)
         assert done.returncode == 1, done
         said = done.stdout + done.stderr
-        for word in ("liisten", "listen", "workers", "parsecs", "nobody", "lease"):
+        for word in ("liisten", "listen", "workers", "timeout", "nobody", "lease"):
             assert word in said, (word, said)
         assert f"{gateway.file}:" in said
 

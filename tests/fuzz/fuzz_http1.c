@@ -1,8 +1,9 @@
 /*
- * Fuzzes the reader of responses. The first byte says whether the request was HEAD and how large
- * a body may be, the second how the stream is cut; the rest is the stream. Read at once, byte by
- * byte and in pieces it must come to the same end; what is believed must be well-formed, and a
- * request with the same fields must be one that http1_write_head can write, or refuses whole.
+ * Fuzzes the reader of responses. The first byte says whether the request was HEAD and how
+ * large a body may be, the second how the stream is cut; the rest is the stream. Read at once,
+ * byte by byte and in pieces it must come to the same end; what is believed must be
+ * well-formed, and http1_write_head must write a request with the same fields, or refuse it
+ * whole.
  */
 #include "http1.h"
 

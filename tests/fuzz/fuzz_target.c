@@ -1,7 +1,7 @@
 /*
  * Fuzzes http_target and what else judges single strings of a request. The first byte says
- * whether the path is loose; the rest is the target. What was admitted must be normal, must hold
- * nothing that the contract refuses, and must be its own normal form.
+ * whether the path is loose; the rest is the target. What was admitted must be normal, must
+ * hold nothing that the contract refuses, and must be its own normal form.
  */
 #include "http.h"
 

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 static char scratch_dir[64];
+static int scratch_port =
+	5432; /* a test that wants TCP sets another one, before scratch_start */
 static char scratch_conninfo[128];
 
 /* As an assert that says more; works outside of a test, too. */
@@ -27,8 +29,8 @@ static inline int scratch_script(const char *what, const char *more)
 	const char *root = getenv("ONCEWARD_ROOT");
 	char command[512];
 
-	snprintf(command, sizeof(command), "%s/scripts/scratch-pg %s %s %s", root ? root : ".",
-		 what, scratch_dir, more);
+	snprintf(command, sizeof(command), "PGPORT=%d %s/scripts/scratch-pg %s %s %s",
+		 scratch_port, root ? root : ".", what, scratch_dir, more);
 	return system(command);
 }
 
@@ -92,17 +94,35 @@ static inline void scratch_migrate(void)
 	pg_session_close(session);
 }
 
+/* However the test program ends, the server ends too: a child waits for that, on a pipe. */
+static inline void scratch_outlive(void)
+{
+	int ends[2];
+	char none = 0;
+
+	scratch_need(pipe(ends) == 0, "pipe", "failed");
+	if (fork() != 0) {
+		close(ends[0]);
+		return;
+	}
+	setsid();
+	close(ends[1]);
+	(void)!read(ends[0], &none, 1);
+	_exit(scratch_script("stop", "> /dev/null 2>&1"));
+}
+
 /* `more`: further settings of the server, "-c NAME=VALUE ...". */
 static inline void scratch_start(const char *more)
 {
 	snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/onceward-test.%d", (int)getpid());
 	snprintf(scratch_conninfo, sizeof(scratch_conninfo),
-		 "host=%s user=onceward dbname=onceward", scratch_dir);
+		 "host=%s port=%d user=onceward dbname=onceward", scratch_dir, scratch_port);
 	pg_ignore_environment();
 	if (scratch_script("start", more) != 0) {
 		fprintf(stderr, "no PostgreSQL to test with\n");
 		exit(1);
 	}
+	scratch_outlive();
 }
 
 static inline void scratch_stop(void)

@@ -9,6 +9,8 @@
 #include "pg.h"
 
 #include <check.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define DAY   (time(NULL) / 86400)
@@ -614,6 +616,78 @@ START_TEST(a_server_that_says_nothing_is_given_up)
 }
 END_TEST
 
+static size_t bytes_read;
+
+static void bodies_read(struct pg_transaction *transaction)
+{
+	struct work *w = container_of(transaction, struct work, transaction);
+
+	ck_assert_int_eq(transaction->outcome, PG_COMMITTED);
+	for (size_t row = 0; row < pg_rows_count(transaction->rows[0]); row++)
+		bytes_read += pg_bytes(transaction->rows[0], row, 4).len;
+	w->ended = true;
+}
+
+/* The two ends keep decrypted and encrypted bytes where epoll does not see them. */
+START_TEST(over_tls_nothing_stays_in_between)
+{
+	char more[64];
+
+	ck_assert_int_eq(system("cd $SCRATCH/data && openssl req -x509 -newkey rsa:2048 -nodes "
+				"-days 2 -subj /CN=x "
+				"-keyout server.key -out server.crt > /dev/null 2>&1 && chmod "
+				"600 server.key && "
+				"chown --reference=base server.key server.crt"),
+			 0);
+	scratch_do("ALTER SYSTEM SET ssl = on");
+	scratch_do("SELECT pg_reload_conf();"
+		   "INSERT INTO onceward.event (op_id, writer, expires_on, slot, kind, body) "
+		   "SELECT 50000 + i, 1, "
+		   "(now() AT TIME ZONE 'UTC')::date, 1, 2, (SELECT string_agg(sha256((i * "
+		   "1000 + j)::text::bytea), '') "
+		   "FROM generate_series(1, 300) AS j) FROM generate_series(0, 299) AS i");
+	snprintf(more, sizeof(more), "host=127.0.0.1 sslmode=require");
+	connect_with(more, true);
+	for (int round = 0; round < 20; round++) {
+		begin(0);
+		send_reserve_n(60000 + 1000 * round, 256, 4096);
+		pg_end(pg);
+		begin(1);
+		work[1].transaction.done = bodies_read;
+		pg_params_clear(&params);
+		pg_array(&params, PG_INT8, 300);
+		for (int i = 0; i < 300; i++)
+			pg_add_int(&params, PG_INT8, 50000 + i);
+		pg_add_int(&params, PG_DATE, DAY);
+		pg_send(pg, QUERY_read_records, &params);
+		pg_end(pg);
+		pg_flush(pg);
+		turn_until(&work[1].ended, NULL, 0);
+		ck_assert_int_eq(work[0].transaction.outcome, PG_COMMITTED);
+	}
+	ck_assert_uint_eq(bytes_read, (size_t)20 * 300 * 300 * 32);
+	ck_assert_int_eq(
+		scratch_number(
+			"SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
+			"WHERE ssl AND application_name = 'onceward'"),
+		1);
+}
+END_TEST
+
+static int free_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	scratch_need(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
+			     getsockname(fd, (struct sockaddr *)&at, &len) == 0,
+		     "a port", "none is free");
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
 static void bouncer(const char *command)
 {
 	ck_assert_int_eq(system(command), 0);
@@ -628,7 +702,7 @@ START_TEST(behind_pgbouncer_without_prepared_statements)
 
 	bouncer("cat > $SCRATCH/bouncer.ini <<EOF\n"
 		"[databases]\n"
-		"onceward = host=$SCRATCH dbname=onceward user=onceward\n"
+		"onceward = host=$SCRATCH port=$SCRATCH_PORT dbname=onceward user=onceward\n"
 		"[pgbouncer]\n"
 		"listen_port = 6432\n"
 		"unix_socket_dir = $SCRATCH\n"
@@ -729,6 +803,7 @@ static Suite *suite(void)
 	tcase_add_test(t, a_conninfo_that_makes_no_sense_is_said);
 	tcase_add_test(t, no_word_of_a_secret_is_in_the_reason);
 	tcase_add_test(t, a_server_that_says_nothing_is_given_up);
+	tcase_add_test(t, over_tls_nothing_stays_in_between);
 	tcase_add_test(t, behind_pgbouncer_without_prepared_statements);
 	tcase_add_test(t, a_session_runs_statements_and_says_what_is_wrong);
 	tcase_add_test(t, the_environment_says_nothing);
@@ -739,9 +814,13 @@ static Suite *suite(void)
 int main(void)
 {
 	SRunner *runner = NULL;
+	char port[16];
 	int failed = 0;
 
-	scratch_start("");
+	scratch_port = free_port();
+	scratch_start("-c listen_addresses=127.0.0.1");
+	snprintf(port, sizeof(port), "%d", scratch_port);
+	setenv("SCRATCH_PORT", port, 1);
 	setenv("SCRATCH", scratch_dir, 1);
 	scratch_migrate();
 	runner = srunner_create(suite());

@@ -1,12 +1,12 @@
 /*
  * Published vectors against the codec. They are of requests; a response has the same fields and
- * the same framing, so a request line is replaced by a status line where the body is of interest,
- * and by its target where that is.
+ * the same framing, so a request line is replaced by a status line where the body is of
+ * interest, and by its target where that is.
  */
 #include "corpora.h"
 #include "http1_reading.h"
 
-/* What is admitted here though its source refuses it, and the other way round, with the reason. */
+/* What is admitted here though its source refuses it, or the other way round, and why. */
 static const struct {
 	const char *id, *why;
 } apart[] = {
@@ -190,7 +190,7 @@ START_TEST(no_spelling_of_transfer_encoding_beats_a_length)
 }
 END_TEST
 
-/* Alone it is either the one form, or another field (and the body ends with the stream), or bad. */
+/* Alone it is the one form, or another field (the body ends with the stream), or bad. */
 START_TEST(only_one_spelling_of_transfer_encoding_is_chunked)
 {
 	json_t *json = corpus("smuggler-te/te-header-mutations.json"), *base64 = NULL;

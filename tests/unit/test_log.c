@@ -252,7 +252,7 @@ START_TEST(a_full_buffer_leaves_by_itself_in_whole_lines)
 	const char *text = NULL;
 
 	into_pipe();
-	ck_assert_int_ge(fcntl(reader, F_SETPIPE_SZ, 1024 * 1024), 1024 * 1024);
+	ck_assert_int_ge(fcntl(reader, F_SETPIPE_SZ, 1048576), 1048576);
 	for (int i = 0; i < 2000; i++)
 		log_info("a", "line %d of many, with some text behind it", i);
 	text = seen();

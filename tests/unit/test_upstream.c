@@ -154,21 +154,6 @@ START_TEST(an_idle_connection_that_ended_costs_nothing)
 }
 END_TEST
 
-/* The descriptor of the connection that the client has to the server. */
-static int client_descriptor(void)
-{
-	for (int fd = 3; fd < 100; fd++) {
-		struct sockaddr_in at;
-		socklen_t size = sizeof(at);
-
-		if (getpeername(fd, (struct sockaddr *)&at, &size) == 0 &&
-		    at.sin_family == AF_INET && ntohs(at.sin_port) == server.port)
-			return fd;
-	}
-	ck_abort_msg("no connection");
-	return -1;
-}
-
 static bool answer_and_linger(struct peer *peer)
 {
 	say_text(peer, OK_ANSWER);
@@ -182,7 +167,7 @@ START_TEST(a_send_that_took_no_byte_is_followed_by_one_on_a_fresh_connection)
 	begin(answer_and_linger);
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_ANSWERED);
-	shutdown(client_descriptor(), SHUT_WR); /* looks alive, and takes nothing */
+	shutdown(descriptor_to(&server), SHUT_WR); /* looks alive, and takes nothing */
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_ANSWERED);
 	ck_assert(rig.call.retried);
@@ -195,15 +180,17 @@ END_TEST
 static bool redirect(struct peer *peer)
 {
 	static const char *const answers[] = {
-		"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
-		"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic\r\nContent-Length: "
-		"0\r\n\r\n",
-		"HTTP/1.1 307 Temporary Redirect\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
-		"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n",
+		"302 Found\r\nLocation: /elsewhere",
+		"401 Unauthorized\r\nWWW-Authenticate: Basic",
+		"307 Temporary Redirect\r\nLocation: /x",
+		"503 Busy\r\nRetry-After: 0",
 	};
+	char text[128];
 
+	(void)snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n",
+		       answers[peer->server->mode]);
 	ck_assert(!strstr(peer->head, "Expect"));
-	return say_text(peer, answers[peer->server->mode]);
+	return say_text(peer, text);
 }
 
 START_TEST(no_answer_makes_it_send_again)
@@ -233,23 +220,23 @@ END_TEST
 /* Answers whose end needs a look. */
 static const struct shape {
 	const char *says;
-	bool reset;
 	enum upstream_end end;
+	enum { CLOSES, RESETS, STAYS } then;
 	bool close_delimited, again;
 } shapes[] = {
-	{ "HTTP/1.1 200 OK\r\n\r\nall there is", false, UPSTREAM_ANSWERED, true, false },
-	{ "HTTP/1.1 200 OK\r\n\r\nall there is", true, UPSTREAM_CUT, false, false },
-	{ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokmore", false, UPSTREAM_ANSWERED, false,
+	{ "HTTP/1.1 200 OK\r\n\r\nall there is", UPSTREAM_ANSWERED, CLOSES, true, false },
+	{ "HTTP/1.1 200 OK\r\n\r\nall there is", UPSTREAM_CUT, RESETS, false, false },
+	{ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokmore", UPSTREAM_ANSWERED, STAYS, false,
 	  false },
-	{ "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", false,
-	  UPSTREAM_ANSWERED, false, false },
-	{ "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false,
-	  UPSTREAM_ANSWERED, false, true },
+	{ "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+	  UPSTREAM_ANSWERED, STAYS, false, false },
+	{ "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+	  UPSTREAM_ANSWERED, STAYS, false, true },
 	{ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-	  false, UPSTREAM_MALFORMED, false, false },
-	{ "HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n", false, UPSTREAM_MALFORMED,
+	  UPSTREAM_MALFORMED, STAYS, false, false },
+	{ "HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n", UPSTREAM_MALFORMED, STAYS,
 	  false, false },
-	{ "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", false, UPSTREAM_MALFORMED, false,
+	{ "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", UPSTREAM_MALFORMED, STAYS, false,
 	  false },
 };
 
@@ -258,10 +245,10 @@ static bool shaped(struct peer *peer)
 	const struct shape *shape = &shapes[peer->server->mode];
 
 	say_text(peer, shape->says);
-	if (shape->again)
+	if (shape->then == STAYS)
 		return true;
 	nap(10);
-	return shape->reset ? reset(peer) : false;
+	return shape->then == RESETS ? reset(peer) : false;
 }
 
 START_TEST(an_answer_is_whole_only_by_its_framing)
@@ -279,7 +266,7 @@ START_TEST(an_answer_is_whole_only_by_its_framing)
 }
 END_TEST
 
-/* mode 0: keeps the connection, 1: closes (a reset, as there is more to read), 2: never ends */
+/* mode 0: stays for a while, 1: closes at once (a reset, as there is more to read) */
 static bool answer_early(struct peer *peer)
 {
 	say_text(peer, "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig");
@@ -298,6 +285,27 @@ START_TEST(an_answer_before_the_whole_body_was_written_is_an_answer)
 		assert_end(rig, UPSTREAM_ANSWERED);
 		ck_assert_uint_eq(rig.call.answer.status, 413);
 		ck_assert_uint_eq(server.connections, i);
+		ck_assert_uint_eq(server.arrivals, i);
+	}
+	finish();
+}
+END_TEST
+
+static bool begin_to_answer(struct peer *peer)
+{
+	say_text(peer, "HTTP/1.1 200 OK\r\n\r\nthere is more");
+	nap(20);
+	return false; /* a reset, as there is more to read */
+}
+
+/* Whoever learns of the reset by writing is told of a mere end by the next read. */
+START_TEST(a_reset_while_writing_completes_no_answer)
+{
+	server.head_only = true;
+	begin(begin_to_answer);
+	for (unsigned i = 1; i <= 5; i++) {
+		call(&client, &rig, "POST", big_body(16 << 20));
+		assert_end(rig, UPSTREAM_CUT);
 		ck_assert_uint_eq(server.arrivals, i);
 	}
 	finish();
@@ -363,6 +371,7 @@ START_TEST(what_cannot_be_written_is_not_sent)
 	loop_wait(client.loop, -1); /* does not sleep */
 	upstreams_run(client.upstreams);
 	ck_assert(rig.done);
+	ck_assert_int_lt(loop_clock_us() - rig.call.began_us, 200000);
 	assert_end(rig, UPSTREAM_NOT_SENT);
 	ck_assert_uint_eq(server.arrivals, 0);
 	ck_assert_uint_eq(upstreams_calls(client.upstreams), 0);
@@ -387,6 +396,7 @@ int main(void)
 			    ARRAY_LEN(shapes));
 	tcase_add_loop_test(tcase, an_answer_before_the_whole_body_was_written_is_an_answer, 0,
 			    2);
+	tcase_add_test(tcase, a_reset_while_writing_completes_no_answer);
 	tcase_add_test(tcase, the_answer_to_head_has_no_body);
 	tcase_add_test(tcase, large_bodies_pass_both_ways);
 	tcase_add_test(tcase, what_cannot_be_written_is_not_sent);

@@ -293,7 +293,7 @@ static bool slow(struct peer *peer)
 	return say_text(peer, OK_ANSWER);
 }
 
-static struct call_rig many[60];
+static struct call_rig many[300];
 
 static unsigned send_many(unsigned n)
 {
@@ -368,6 +368,38 @@ START_TEST(many_calls_share_few_connections)
 }
 END_TEST
 
+static atomic_bool go;
+
+static bool answer_on_go(struct peer *peer)
+{
+	while (!go)
+		nap(10);
+	return say_text(peer, OK_ANSWER);
+}
+
+/* More sockets are ready than one wait reports, and all timers are due. */
+START_TEST(an_answer_that_lay_there_in_time_counts)
+{
+	begin(answer_on_go);
+	client.upstream.max_connections = 300;
+	client.upstream.first_byte_timeout = 1500;
+	client_to(&client, &server);
+	for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+		call_begin(&client, &many[i], "POST", SPAN("x"));
+		call_send(&client, &many[i]);
+	}
+	while (server.arrivals < ARRAY_LEN(many))
+		turn_for(&client, 5);
+	go = true;
+	nap(1600);
+	for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+		call_wait(&client, &many[i]);
+		assert_end(many[i], UPSTREAM_ANSWERED);
+	}
+	finish();
+}
+END_TEST
+
 START_TEST(an_old_connection_is_not_used_again)
 {
 	begin(answer_ok);
@@ -424,8 +456,9 @@ START_TEST(a_reload_ends_no_call)
 	call_wait(&client, &many[1]);
 	assert_end(many[0], UPSTREAM_ANSWERED);
 	assert_end(many[1], UPSTREAM_ANSWERED);
+	turn_for(&client, 30);
+	ck_assert_uint_eq(server.peers, 0); /* it is not kept */
 	turn_for(&client, 1200);
-	ck_assert_uint_eq(server.peers, 0);
 	follow();
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_ANSWERED);
@@ -456,6 +489,7 @@ int main(void)
 	tcase_add_test(tcase, the_queue_is_left_in_time);
 	tcase_add_test(tcase, the_limit_is_for_all_servers_of_an_upstream);
 	tcase_add_test(tcase, many_calls_share_few_connections);
+	tcase_add_test(tcase, an_answer_that_lay_there_in_time_counts);
 	tcase_add_test(tcase, an_old_connection_is_not_used_again);
 	tcase_add_test(tcase, a_reload_keeps_what_it_does_not_change);
 	tcase_add_test(tcase, a_reload_ends_no_call);

@@ -55,7 +55,7 @@ static void write_ca(const struct identity *ca, char path[64])
 {
 	FILE *file = NULL;
 
-	strcpy(path, "/tmp/onceward-ca-XXXXXX");
+	(void)snprintf(path, 64, "/tmp/onceward-ca-XXXXXX");
 	file = fdopen(mkstemp(path), "w");
 	PEM_write_X509(file, ca->certificate);
 	(void)fclose(file);
@@ -256,6 +256,29 @@ START_TEST(a_kept_alive_connection_that_dies_got_the_only_request)
 }
 END_TEST
 
+static bool answer_and_linger(struct peer *peer)
+{
+	say_length(peer);
+	if (peer->nth == 1)
+		nap(100);
+	return true;
+}
+
+/* Over a plain connection this would be proof. */
+START_TEST(a_write_that_failed_may_have_sent)
+{
+	begin(answer_and_linger);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_ANSWERED);
+	shutdown(descriptor_to(&server), SHUT_WR);
+	call(&client, &rig, "POST", SPAN("x"));
+	assert_end(rig, UPSTREAM_CUT);
+	ck_assert(!rig.call.retried);
+	ck_assert_uint_eq(server.connections, 1);
+	finish();
+}
+END_TEST
+
 static bool answer_then_close(struct peer *peer)
 {
 	say_length(peer);
@@ -382,6 +405,7 @@ int main(void)
 	tcase_add_loop_test(tcase, a_handshake_that_fails_sent_nothing, 0, 3);
 	tcase_add_loop_test(tcase, a_kept_alive_connection_that_dies_got_the_only_request, 0,
 			    4);
+	tcase_add_test(tcase, a_write_that_failed_may_have_sent);
 	tcase_add_loop_test(tcase, an_idle_connection_that_ended_costs_nothing, 0, 4);
 	tcase_add_loop_test(tcase, an_end_that_tls_does_not_vouch_for_is_a_cut, 0, 2);
 	tcase_add_test(tcase, a_server_that_does_not_read_is_timed_out);

@@ -201,7 +201,7 @@ static inline int listen_on(uint16_t *port, int backlog)
 
 static inline void server_start(struct server_rig *server)
 {
-	server->fd = listen_on(&server->port, 128);
+	server->fd = listen_on(&server->port, 1024);
 	pthread_create(&server->thread, NULL, server_main, server);
 }
 
@@ -340,6 +340,21 @@ static inline void turn_for(struct client_rig *client, int ms)
 		loop_wait(client->loop, 5);
 		upstreams_run(client->upstreams);
 	}
+}
+
+/* The descriptor of the connection that the client has to the server. */
+static inline int descriptor_to(const struct server_rig *server)
+{
+	for (int fd = 3; fd < 100; fd++) {
+		struct sockaddr_in at = { 0 };
+		socklen_t size = sizeof(at);
+
+		if (getpeername(fd, (struct sockaddr *)&at, &size) == 0 &&
+		    at.sin_family == AF_INET && ntohs(at.sin_port) == server->port)
+			return fd;
+	}
+	ck_abort_msg("no connection");
+	return -1;
 }
 
 #define assert_end(rig, expected)                                                              \

@@ -1,0 +1,32 @@
+/*
+ * The commands (CONTRACT 17) but for serving: on files, and on the ledger. Those on the ledger
+ * speak to PostgreSQL themselves, so that they work while the gateway is down. Each returns the
+ * exit code: 0 done, 1 it failed, 2 wrong usage.
+ */
+#pragma once
+#include "base.h"
+
+enum cli_exit { CLI_DONE, CLI_FAILED, CLI_USAGE };
+
+#define CLI_WORDS_MAX 4U
+
+/* What stood behind the command. */
+struct cli_args {
+	const char *file;   /* -c */
+	const char *as;     /* who acts; NULL: the system's user */
+	const char *reason;
+	bool explain, print, json, help, version;
+	const char *word[CLI_WORDS_MAX];
+	unsigned words;
+};
+
+/* Options may stand anywhere, "--name VALUE" or "--name=VALUE". False: a sentence in `why`. */
+bool cli_parse(int argc, char *const *argv, struct cli_args *args, char why[256]) MUST_CHECK;
+/* The first option that was given and is not among `allowed` ("-c", "--json", ...); or NULL. */
+const char *cli_stray(const struct cli_args *args, const char *allowed);
+
+int cli_check(const struct cli_args *args);
+int cli_example(const struct cli_args *args);
+int cli_migrate(const struct cli_args *args);
+int cli_operations_list(const struct cli_args *args);
+int cli_operations_adopt(const struct cli_args *args);

@@ -1,0 +1,20 @@
+/* What exchange.c and exchange_answer.c share; nobody else includes it. */
+#pragma once
+#include "exchange.h"
+
+struct exchange {
+	struct served served; /* first */
+	const struct idempotency_settings *idempotency;
+	struct ledger_entry entry;
+	struct upstream_call call;
+	struct http_answer answer; /* what the client gets once the settle is through */
+	enum problem problem;      /* the same, where the gateway makes the answer */
+	unsigned status;           /* of that problem; 0: its own */
+	bool has_key;              /* a valid key was sent */
+	bool held;                 /* the ledger may still work on the entry */
+};
+
+/* The answers that the gateway makes or gives again, whole but for the request id of a replay. */
+struct http_answer exchange_replay(struct exchange *x);
+struct http_answer exchange_refusal(struct exchange *x, enum problem problem,
+				    const char *detail);

@@ -1,0 +1,1 @@
+SELECT onceward.make_day($1::date)

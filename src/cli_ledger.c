@@ -1,0 +1,87 @@
+/*
+ * `onceward migrate`, and how commands reach the ledger: by maintenance_conninfo where it is
+ * set, because what they do wants a session of its own and the right to make tables.
+ */
+#include "cli_ledger.h"
+
+#include "mem.h"
+#include "schema.h"
+
+#include <stdio.h>
+
+#define CONNECT_PATIENCE_MS 10000
+/* A step of a migration, or waiting for somebody else's. */
+#define STEP_PATIENCE_MS    3600000
+
+struct pg_session *cli_ledger(const struct settings *settings)
+{
+	const char *conninfo = settings->ledger.maintenance_conninfo;
+	struct pg_session *session = NULL;
+	char why[256];
+
+	if (!conninfo)
+		conninfo = settings->ledger.conninfo;
+	session = pg_session_open(conninfo, CONNECT_PATIENCE_MS, why);
+	if (!session)
+		cli_failed("the ledger cannot be reached: %s", why);
+	return session;
+}
+
+struct pg_session *cli_ledger_ready(const struct settings *settings)
+{
+	struct pg_session *session = cli_ledger(settings);
+	char why[256];
+
+	if (!session || schema_check(session, why) == SCHEMA_OK)
+		return session;
+	cli_failed("%s", why);
+	pg_session_close(session);
+	return NULL;
+}
+
+static int print(void)
+{
+	struct buf out;
+
+	buf_init(&out, SIZE_MAX);
+	schema_print(&out);
+	fwrite(out.at, 1, out.len, stdout);
+	buf_fini(&out);
+	return CLI_DONE;
+}
+
+static int migrate(const struct settings *settings, struct pg_session *session)
+{
+	int days = schema_days_needed(settings) + SCHEMA_DAYS_AHEAD;
+	struct buf out;
+	char why[256];
+	bool done = false;
+
+	pg_session_patience(session, STEP_PATIENCE_MS);
+	buf_init(&out, SIZE_MAX);
+	done = schema_migrate(session, days, &out, why);
+	fwrite(out.at, 1, out.len, stdout);
+	fflush(stdout);
+	buf_fini(&out);
+	return done ? CLI_DONE : cli_failed("%s", why);
+}
+
+int cli_migrate(const struct cli_args *args)
+{
+	const struct settings *settings = NULL;
+	struct pg_session *session = NULL;
+	int result = CLI_FAILED;
+
+	if (args->print)
+		return print();
+	settings = cli_settings(args, false);
+	if (!settings)
+		return CLI_FAILED;
+	session = cli_ledger(settings);
+	if (session) {
+		result = migrate(settings, session);
+		pg_session_close(session);
+	}
+	settings_release(settings);
+	return result;
+}

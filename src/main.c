@@ -1,0 +1,147 @@
+/* The table of commands, and serving where there is none. See cli.h and gateway.h. */
+#include "cli.h"
+#include "gateway.h"
+#include "metrics.h"
+#include "pg.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+struct command {
+	const char *name;    /* one or two words */
+	unsigned words;      /* that it takes, the name's included */
+	const char *needed;  /* options that must be there */
+	const char *allowed; /* options that may */
+	int (*run)(const struct cli_args *args);
+	const char *usage; /* behind "onceward" */
+	const char *help;
+};
+
+static int serve(const struct cli_args *args)
+{
+	return gateway_run(args->file);
+}
+
+static const struct command commands[] = {
+	{ "", 0, "-c", "-c", serve, "-c FILE", "Serve, by the settings in FILE." },
+	{ "check", 1, "-c", "-c --explain", cli_check, "check -c FILE [--explain]",
+	  "Print every error in FILE; with --explain, what its settings mean." },
+	{ "example", 1, "", "", cli_example, "example",
+	  "Print a file that shows every setting with its default." },
+	{ "migrate", 1, "-c", "-c --print", cli_migrate, "migrate -c FILE | --print",
+	  "Make or bring up to date the ledger's tables; or print the SQL." },
+	{ "operations list", 2, "-c", "-c --json", cli_operations_list,
+	  "operations list -c FILE [--json]", "Show what the ledger holds of each operation." },
+	{ "operations adopt", 3, "-c --reason", "-c --reason --as", cli_operations_adopt,
+	  "operations adopt NAME -c FILE --reason TEXT [--as WHO]",
+	  "Accept that an operation has become what FILE says." },
+};
+
+static int version(void)
+{
+	printf("onceward %s\n", ONCEWARD_VERSION);
+	return CLI_DONE;
+}
+
+static int help(void)
+{
+	fputs("onceward makes unsafe HTTP requests safe to retry.\n\n", stdout);
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		printf("  onceward %s\n        %s\n", commands[i].usage, commands[i].help);
+	fputs("  onceward --help | --version\n\n"
+	      "-c FILE and the other options may stand anywhere behind the command. Commands "
+	      "on the\n"
+	      "ledger work while the gateway is down. Exit codes: 0 done, 1 it failed, 2 wrong "
+	      "usage.\n",
+	      stdout);
+	return CLI_DONE;
+}
+
+static int wrong(const char *what, const struct command *command)
+{
+	fprintf(stderr, "onceward: %s\n", what);
+	if (command)
+		fprintf(stderr, "usage: onceward %s\n", command->usage);
+	else
+		fputs("onceward --help lists the commands\n", stderr);
+	return CLI_USAGE;
+}
+
+/* Does the command's name stand in front? */
+static bool matches(const struct command *command, const struct cli_args *args)
+{
+	const char *space = strchr(command->name, ' ');
+	size_t first = space ? (size_t)(space - command->name) : strlen(command->name);
+
+	if (first == 0)
+		return args->words == 0;
+	if (args->words == 0 || strlen(args->word[0]) != first ||
+	    memcmp(args->word[0], command->name, first) != 0)
+		return false;
+	return !space || (args->words > 1 && strcmp(args->word[1], space + 1) == 0);
+}
+
+static const struct command *find(const struct cli_args *args)
+{
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (matches(&commands[i], args))
+			return &commands[i];
+	return NULL;
+}
+
+static int run(const struct command *command, const struct cli_args *args)
+{
+	const char *stray = cli_stray(args, command->allowed);
+
+	if (stray) {
+		char why[128];
+
+		snprintf(why, sizeof(why), "%s does not belong here", stray);
+		return wrong(why, command);
+	}
+	if (args->words != command->words)
+		return wrong(args->words < command->words ? "a word is missing"
+							  : "there is a word too many",
+			     command);
+	if (strstr(command->needed, "-c") && !args->file && !args->print)
+		return wrong("-c FILE is missing", command);
+	if (strstr(command->needed, "--reason") && (!args->reason || !args->reason[0]))
+		return wrong("--reason TEXT is missing", command);
+	if (args->as && !args->as[0])
+		return wrong("--as needs a name", command);
+	return command->run(args);
+}
+
+/* Output that nobody could take is a failure too. */
+static int finished(int result)
+{
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fputs("onceward: standard output cannot be written\n", stderr);
+		return CLI_FAILED;
+	}
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli_args args;
+	const struct command *command = NULL;
+	char why[256];
+
+	if (!cli_parse(argc, argv, &args, why))
+		return wrong(why, NULL);
+	if (args.version)
+		return finished(version());
+	if (args.help)
+		return finished(help());
+	if (argc < 2)
+		return wrong("what shall it do?", NULL);
+	command = find(&args);
+	if (!command) {
+		snprintf(why, sizeof(why), "there is no command %.200s", args.word[0]);
+		return wrong(why, NULL);
+	}
+	json_object_seed(0);
+	pg_ignore_environment();
+	return finished(run(command, &args));
+}
