@@ -14,7 +14,9 @@ struct exchange {
 	bool held;                 /* the ledger may still work on the entry */
 };
 
-/* The answers that the gateway makes or gives again, whole but for the request id of a replay. */
+/* Adds what every answer of an enforced request carries; its fields have room. */
+void exchange_mark(const struct exchange *x, struct http_answer *answer);
+/* The answers that the gateway makes or gives again. */
 struct http_answer exchange_replay(struct exchange *x);
 struct http_answer exchange_refusal(struct exchange *x, enum problem problem,
 				    const char *detail);

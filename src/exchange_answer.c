@@ -4,13 +4,23 @@
  */
 #include "exchange_internal.h"
 
-static void add_date(struct exchange *x, struct http_fields *fields, struct span name,
+static void add_date(const struct exchange *x, struct http_fields *fields, struct span name,
 		     int64_t seconds)
 {
 	char *date = arena_alloc(x->served.request.arena, HTTP_DATE_BYTES);
 
 	http_date(seconds, date);
 	http_add(fields, name, span_of(date));
+}
+
+/* A result that is kept says until when; what is released or unknown has no such time. */
+void exchange_mark(const struct exchange *x, struct http_answer *answer)
+{
+	const struct ledger_entry *entry = &x->entry;
+
+	http_add(&answer->fields, SPAN("Idempotency-Request-Id"), span_of(entry->request_id));
+	if (entry->found == LEDGER_COMPLETED || entry->outcome == LEDGER_COMPLETE)
+		add_date(x, &answer->fields, SPAN("Idempotency-Expires"), entry->expires_at);
 }
 
 struct http_answer exchange_replay(struct exchange *x)

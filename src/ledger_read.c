@@ -125,27 +125,31 @@ static bool again(struct read *read, struct list *queue, enum entry_state state)
 
 /* --- keys --- */
 
+/* The columns of read_keys. */
+enum { K_HASH, K_OP_ID, K_DAY, K_DIGEST, K_RAW, K_RULES, K_DIGEST_KEY, K_EXPIRED, K_EXPIRES };
+
 static enum ledger_same compare(const struct ledger_entry *entry, const struct pg_rows *rows,
 				size_t row)
 {
 	struct span canonical = { (const char *)entry->digest.canonical, DIGEST_BYTES };
 	struct span raw = { (const char *)entry->digest.raw, DIGEST_RAW_BYTES };
 
-	if (pg_int(rows, row, 5) == entry->idempotency->rules.id &&
-	    pg_int(rows, row, 6) == entry->digest.key_id)
-		return span_equal(pg_bytes(rows, row, 3), canonical) ? LEDGER_SAME
-								     : LEDGER_DIFFERENT;
-	return span_equal(pg_bytes(rows, row, 4), raw) ? LEDGER_SAME : LEDGER_RULES_CHANGED;
+	if (pg_int(rows, row, K_RULES) == entry->idempotency->rules.id &&
+	    pg_int(rows, row, K_DIGEST_KEY) == entry->digest.key_id)
+		return span_equal(pg_bytes(rows, row, K_DIGEST), canonical) ? LEDGER_SAME
+									    : LEDGER_DIFFERENT;
+	return span_equal(pg_bytes(rows, row, K_RAW), raw) ? LEDGER_SAME : LEDGER_RULES_CHANGED;
 }
 
 static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
 {
 	struct ledger *ledger = read->ledger;
 	struct pg_rows *rows = read->transaction.rows[read->rows_step];
-	int64_t op_id = pg_int(rows, row, 1);
+	int64_t op_id = pg_int(rows, row, K_OP_ID);
 
+	entry->expires_at = pg_int(rows, row, K_EXPIRES);
 	if (op_id == entry->op_id && read->rows_step) { /* ours, and durable: see confirm */
-		entry->day = (int32_t)pg_int(rows, row, 2);
+		entry->day = (int32_t)pg_int(rows, row, K_DAY);
 		entry_won(ledger, entry);
 		return;
 	}
@@ -155,8 +159,8 @@ static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
 		return;
 	}
 	entry->record_op_id = op_id;
-	entry->record_day = (int32_t)pg_int(rows, row, 2);
-	entry->expired = pg_int(rows, row, 7) != 0;
+	entry->record_day = (int32_t)pg_int(rows, row, K_DAY);
+	entry->expired = pg_int(rows, row, K_EXPIRED) != 0;
 	entry->same = compare(entry, rows, row);
 	entry->first_seen = op_id_ms(op_id) / 1000;
 	entry->age_ms = ledger_clock_us(ledger) / 1000 - op_id_ms(op_id);
@@ -209,7 +213,7 @@ static void keys_done(struct pg_transaction *transaction)
 	rows = transaction->rows[read->rows_step];
 	row_of = mem_alloc(read->n * sizeof(*row_of));
 	for (size_t row = 0; row < pg_rows_count(rows); row++) {
-		struct span hash = pg_bytes(rows, row, 0);
+		struct span hash = pg_bytes(rows, row, K_HASH);
 
 		for (size_t i = first_with(read, hash);
 		     i < read->n && memcmp(read->entries[i]->key_hash, hash.at, 16) == 0; i++) {

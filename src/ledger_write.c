@@ -163,7 +163,8 @@ static void reserves_ended(struct ledger *ledger, struct batch *batch)
 		struct ledger_entry *entry = entry_of(at);
 
 		entry->day = (int32_t)pg_int(rows, row, 1);
-		if (pg_int(rows, row, 2))
+		entry->expires_at = pg_int(rows, row, 2);
+		if (pg_int(rows, row, 3))
 			entry_won(ledger, entry);
 		else
 			won_but_not_durable(ledger, entry);

@@ -17,13 +17,13 @@
 
 static const char *const names[] = {
 #define QUERY(name, text) #name,
-#include "queries.def"
+#include PG_QUERIES
 #undef QUERY
 };
 
 static const char *const texts[] = {
 #define QUERY(name, text) text,
-#include "queries.def"
+#include PG_QUERIES
 #undef QUERY
 };
 

@@ -15,13 +15,13 @@ won AS (
          now() + tombstone_ms * interval '1 millisecond', digest, raw_digest, rules_id, digest_key
   FROM item
   ON CONFLICT (key_hash) DO NOTHING
-  RETURNING op_id, (expires_at AT TIME ZONE 'UTC')::date AS day),
+  RETURNING op_id, expires_at, (expires_at AT TIME ZONE 'UTC')::date AS day),
 facts AS (
   INSERT INTO onceward.op (op_id, expires_on, key_hash, created_at, lease_until, account, operation, key, gateway, settings)
   SELECT item.op_id, won.day, item.key_hash, now(), now() + item.lease_ms * interval '1 millisecond',
          item.account, item.operation, item.key, $13::bytea, $14::bytea
   FROM item JOIN won ON won.op_id = item.op_id)
-SELECT op_id, day,
+SELECT op_id, day, extract(epoch FROM expires_at)::int8,
        (SELECT current_setting('synchronous_commit') <> 'off'
                AND (current_setting('synchronous_commit') <> 'local' OR current_setting('synchronous_standby_names') = ''))
 FROM won

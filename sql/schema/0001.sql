@@ -203,13 +203,69 @@ BEGIN
   RETURN made;
 END $$;
 
--- For how long the attempt may still be believed to run, in milliseconds; NULL: there is no such row. The setting
--- holds for this function alone: a plan made while a day was empty would else read all of it later.
+-- What is read by key or by op_id stands in functions for one reason: enable_seqscan is off inside
+-- them, and nowhere else. A plan that is made while a table is small reads all of it, and a prepared
+-- statement keeps that plan when the table has grown. No session's state is touched, so this holds
+-- behind a pooler as well.
+
+-- For how long the attempt may still be believed to run, in milliseconds; NULL: there is no such row.
 CREATE FUNCTION onceward.lease_left(op_id bigint, day date) RETURNS bigint LANGUAGE plpgsql STABLE
 SET enable_seqscan = off AS $$
 BEGIN
   RETURN (SELECT (extract(epoch FROM op.lease_until - now()) * 1000)::bigint FROM onceward.op AS op
           WHERE op.op_id = lease_left.op_id AND op.expires_on = lease_left.day);
+END $$;
+
+-- What stands under these keys.
+CREATE FUNCTION onceward.read_keys(hashes uuid[])
+RETURNS TABLE (key_hash uuid, op_id bigint, day date, digest bytea, raw_digest bytea, rules_id bigint,
+               digest_key integer, expired boolean, expires bigint)
+LANGUAGE plpgsql STABLE ROWS 100 SET enable_seqscan = off AS $$
+BEGIN
+  RETURN QUERY
+  SELECT k.key_hash, k.op_id, (k.expires_at AT TIME ZONE 'UTC')::date, k.digest, k.raw_digest,
+         k.rules_id, k.digest_key, k.expires_at <= now(), extract(epoch FROM k.expires_at)::bigint
+  FROM onceward.key AS k WHERE k.key_hash = ANY (hashes);
+END $$;
+
+-- How these attempts ended, all of one day: a scalar date lets the planner open one partition. Where
+-- there is no event, and it is asked for, how much of the lease is left, by this clock. OFFSET 0
+-- keeps the look-ups from becoming a join over the whole day.
+CREATE FUNCTION onceward.read_records(op_ids bigint[], look_at_leases smallint[], day date)
+RETURNS TABLE (place bigint, kind smallint, status smallint, headers bytea, body bytea, hash bytea,
+               writer bigint, at bigint, lease_left bigint)
+LANGUAGE plpgsql STABLE ROWS 100 SET enable_seqscan = off AS $$
+BEGIN
+  RETURN QUERY
+  SELECT t.place, e.kind, e.status, e.headers, e.body, e.hash, e.writer,
+         extract(epoch FROM e.at)::bigint,
+         CASE WHEN e.kind IS NULL AND t.look = 1
+              THEN onceward.lease_left(t.op_id, read_records.day) END
+  FROM unnest(op_ids, look_at_leases) WITH ORDINALITY AS t(op_id, look, place)
+  LEFT JOIN LATERAL (
+    SELECT event.kind, event.status, event.headers, event.body, event.hash, event.writer, event.at
+    FROM onceward.event
+    WHERE event.op_id = t.op_id AND event.slot = 1 AND event.expires_on = read_records.day
+    OFFSET 0) AS e ON true;
+END $$;
+
+-- Attempts that provably had no effect: the end is written (kind 4), and the key is free again. The
+-- key goes only where this statement took the slot, and only where it is still this op_id's.
+CREATE FUNCTION onceward.release(writer bigint, op_ids bigint[], days date[], hashes uuid[], notes bytea[])
+RETURNS SETOF bigint LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  RETURN QUERY
+  WITH item AS MATERIALIZED (
+    SELECT * FROM unnest(op_ids, days, hashes, notes) AS t(op_id, day, key_hash, note)),
+  ended AS (
+    INSERT INTO onceward.event (op_id, writer, expires_on, slot, kind, note)
+    SELECT item.op_id, release.writer, item.day, 1, 4, item.note FROM item
+    ON CONFLICT (op_id, slot, expires_on) DO NOTHING
+    RETURNING event.op_id),
+  freed AS (
+    DELETE FROM onceward.key AS k USING item JOIN ended ON ended.op_id = item.op_id
+    WHERE k.key_hash = item.key_hash AND k.op_id = item.op_id)
+  SELECT ended.op_id FROM ended;
 END $$;
 
 -- One month of the audit table. Months are UTC's whatever the session's time zone is, and an

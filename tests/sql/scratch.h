@@ -6,6 +6,7 @@
 #pragma once
 #include "schema.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -100,7 +101,7 @@ static inline void scratch_outlive(void)
 	int ends[2];
 	char none = 0;
 
-	scratch_need(pipe(ends) == 0, "pipe", "failed");
+	scratch_need(pipe2(ends, O_CLOEXEC) == 0, "pipe", "failed");
 	if (fork() != 0) {
 		close(ends[0]);
 		return;
