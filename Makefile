@@ -81,7 +81,7 @@ test: $(UNIT) $(FUZZ)
 mutants: $(B)/queries.def
 	tests/contract/mutants $(B)
 
-sql: $(SQL)
+sql: $(SQL) $(B)/onceward
 	@bad=0; for t in $(SQL); do $$t || bad=1; done; exit $$bad
 
 e2e: $(B)/onceward

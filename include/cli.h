@@ -12,8 +12,8 @@ enum cli_exit { CLI_DONE, CLI_FAILED, CLI_USAGE };
 
 /* What stood behind the command. */
 struct cli_args {
-	const char *file;   /* -c */
-	const char *as;     /* who acts; NULL: the system's user */
+	const char *file; /* -c */
+	const char *as;   /* who acts; NULL: the system's user */
 	const char *reason;
 	bool explain, print, json, help, version;
 	const char *word[CLI_WORDS_MAX];

@@ -10,7 +10,10 @@
 #include "upstream.h"
 
 /* The largest answer of an upstream that is held. */
-#define FORWARD_ANSWER_MAX ((size_t)64 * 1024 * 1024)
+#define FORWARD_ANSWER_MAX  ((size_t)64 * 1024 * 1024)
+/* Kept free for each answer from its request's head on: where others fill the memory, a usual
+ * answer still fits, and what was forwarded does not become unknown by it. */
+#define FORWARD_ANSWER_ROOM ((size_t)16 * 1024)
 
 /* What a request needs from the thread that it lives on. Counts are of this thread. */
 struct services {
@@ -20,7 +23,7 @@ struct services {
 	struct metrics *metrics;
 	size_t in_flight, waiters;         /* enforced requests; of them, those that wait */
 	size_t in_flight_max, waiters_max; /* this thread's share of the limits */
-	size_t bytes, bytes_max;           /* of bodies, as far as announced or read */
+	size_t bytes, bytes_max; /* of bodies both ways, as far as announced or read */
 };
 
 /* Every request begins so. The rest is the business of exchange.c or passthrough.c. */
@@ -31,7 +34,8 @@ struct served {
 	struct services *services;
 	const struct settings *settings; /* held until its end */
 	const struct route *route;       /* NULL: none was found */
-	size_t bytes;                    /* counted in services->bytes */
+	size_t bytes; /* of services->bytes, until its end; `room` of them for the answer */
+	size_t room;
 	/* for the log and the metrics */
 	unsigned verdict;
 	unsigned status;
@@ -42,11 +46,18 @@ struct served {
 	int64_t reserve_us, forward_us, settle_us; /* 0: did not happen */
 };
 
-/* Counts body bytes against the limit; false: the limit is reached, and nothing was counted. */
+/* Counts body bytes, and room for an answer, against the limit; false: the limit is reached, and
+ * nothing was counted. */
 bool forward_admit(struct served *served, size_t body_bytes) MUST_CHECK;
 
 /* The call for this request: end-to-end fields, Via and X-Forwarded-*; `enforced` asks for identity encoding. */
 void forward_prepare(struct served *served, struct upstream_call *call, bool enforced);
+/* Notes how the call went; what its answer holds is the request's from here on. */
+static inline void forward_ended(struct served *served, const struct upstream_call *call)
+{
+	served->forward_us = call->total_us;
+	served->bytes += call->held_more;
+}
 /* The answer of a call that was ANSWERED, with its end-to-end fields, without those that only we may
  * set; a Location or Link that names the upstream's own authority is made relative. */
 struct http_answer forward_answer(const struct upstream_call *call);

@@ -57,7 +57,7 @@ struct ledger_entry {
 	enum ledger_same same;
 	const char *why;
 	char request_id[LEDGER_REQUEST_ID_BYTES]; /* of the record found; "" where none was */
-	int64_t expires_at;    /* of the response: the same */
+	int64_t expires_at;                       /* of the response: the same */
 	int64_t first_seen;                       /* seconds since 1970, PostgreSQL's clock */
 	int64_t completed_at;                     /* where COMPLETED */
 	int64_t age_ms;                           /* of the record, PostgreSQL's clock */

@@ -33,6 +33,9 @@ enum entry_state {
 
 enum event_kind { EVENT_CLAIM = 1, EVENT_COMPLETED = 2, EVENT_UNKNOWN = 3, EVENT_RELEASED = 4 };
 
+/* What was asked of the instance numbers: a new one, or that ours goes on. */
+enum asked_instance { ASKED_NOTHING, ASKED_CLAIM, ASKED_RENEWAL };
+
 /* One connection; it carries at most one batch of writes, and reads beside it. */
 struct ledger_link {
 	struct ledger *ledger;
@@ -41,8 +44,8 @@ struct ledger_link {
 	bool durable;
 	struct batch *batch; /* under way; NULL: idle */
 	struct pg_transaction session;
-	bool asks_instance; /* its session claims or renews the number */
-	int64_t session_us; /* when the session's questions left */
+	enum asked_instance asked; /* by its session */
+	int64_t session_us;        /* when the session's questions left */
 };
 
 /* One transaction of writes: reservations and settles under one commit. */
@@ -72,6 +75,7 @@ struct ledger {
 	int64_t down_since_ms; /* when the last connection went; 0: one is up */
 	int64_t retry_at_ms; /* no batch before: the last one failed for no fault of its rows */
 	size_t limit;        /* rows of a batch now: halved while one of them fails all */
+	size_t read_limit;   /* the same of reads */
 	bool settles_alone; /* after a failure: settles first, reservations in a batch of their own */
 
 	/* the session */
@@ -82,6 +86,7 @@ struct ledger {
 	int64_t token, renewed_ms, renew_at_ms;
 	struct pg_transaction renewal;
 	bool renewing;
+	enum asked_instance renewal_asked;
 	int64_t renewal_us;      /* when it was asked for */
 	int64_t clock_offset_us; /* PostgreSQL's clock minus the loop's */
 	int64_t op_ms;           /* of the last op_id */
@@ -122,6 +127,9 @@ void ledger_write(struct ledger *ledger); /* batches for all idle connections */
 
 /* ledger_read.c */
 void ledger_read(struct ledger *ledger);
+
+/* ledger_wait.c */
+void waiters_look_later(struct ledger *ledger, struct ledger_entry *entry);
 void waiters_wake(struct ledger *ledger, int64_t op_id);
 void waiters_due(struct ledger *ledger, int64_t now_ms);
 

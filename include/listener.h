@@ -39,6 +39,8 @@ struct listener_limits {
  * (SO_REUSEPORT); a unix socket is bound by the first listener of the process (a stale one is
  * replaced, a live one is an error) and shared by the later ones. With port 0 the first listener
  * takes a free port and the later ones of the process that name the same text take the same.
+ * Only listeners of one process share: an address at which another process listens is an error,
+ * and so is, for one that is `alone`, an address at which anybody does.
  * NULL, and a sentence in `why`, where one cannot be opened. `handler` must outlive the listener.
  */
 struct listener_start {
@@ -48,6 +50,7 @@ struct listener_start {
 	const struct listener_limits *limits;
 	const struct listener_handler *handler;
 	struct metrics *metrics;
+	bool alone; /* shares its addresses with no other listener */
 };
 struct listener *listener_new(const struct listener_start *start, char why[256]) MUST_CHECK;
 void listener_free(

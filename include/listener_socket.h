@@ -3,8 +3,10 @@
 #include "base.h"
 
 struct listener_socket;
-/* NULL, and a sentence in `why`, where it cannot be opened. */
-struct listener_socket *listener_socket_open(const char *address, char why[256]) MUST_CHECK;
+/* NULL, and a sentence in `why`, where it cannot be opened. `alone`: nobody else may have the
+ * address, not even another listener of this process. */
+struct listener_socket *listener_socket_open(const char *address, bool alone,
+					     char why[256]) MUST_CHECK;
 void listener_socket_close(struct listener_socket *socket);
 
 int listener_socket_fd(const struct listener_socket *socket);

@@ -23,7 +23,8 @@ struct loader {
 	struct arena *arena;
 	struct buf *errors;
 	bool failed;
-	const char *file; /* as the caller named it */
+	const char *file;  /* as the caller named it */
+	struct hash *hash; /* of all that is read; only while it is */
 	/* for each of settings->routes where it stands, and its idempotency while it may be changed */
 	const struct item **routes;
 	struct idempotency_settings **idempotency;

@@ -9,8 +9,11 @@
 #include "settings.h"
 
 struct sweep;
-struct sweep *sweep_new(struct loop *loop, struct metrics *metrics, const struct settings *settings);
+struct sweep *sweep_new(struct loop *loop, struct metrics *metrics,
+			const struct settings *settings);
 void sweep_free(struct sweep *sweep);
 void sweep_follow(struct sweep *sweep, const struct settings *settings);
 void sweep_flush(struct sweep *sweep); /* once a turn */
-int sweep_days_left(const struct sweep *sweep); /* days made ahead of the largest retention's need; -1: not known yet */
+int sweep_days_left(
+	const struct sweep *
+		sweep); /* days made ahead of the largest retention's need; -1: not known yet */

@@ -14,7 +14,7 @@ enum upstream_end {
 	UPSTREAM_NOT_SENT,  /* provably not one byte was accepted for sending (CONTRACT 5) */
 	UPSTREAM_TIMED_OUT, /* sent, at least in part, and no whole answer in time */
 	UPSTREAM_CUT,       /* sent, and the connection ended or was reset */
-	UPSTREAM_MALFORMED, /* sent, and what came back cannot be believed, or passes answer_max */
+	UPSTREAM_MALFORMED, /* sent, and what came back cannot be believed, or passes a maximum */
 };
 
 /*
@@ -29,6 +29,10 @@ struct upstream_call {
 	struct http_fields fields; /* end-to-end; the connection's own are the codec's */
 	struct span body;
 	size_t answer_max; /* bytes of the answer's body */
+	/* grows with the answer's body, and not over held_max: MALFORMED; NULL: not counted */
+	size_t *held;
+	size_t held_max;
+	size_t held_before; /* bytes of the answer that are in *held already */
 	/* not begun to send by then: NOT_SENT (queue, connecting, other servers included) */
 	int64_t start_within_ms;
 	void (*done)(struct upstream_call *call);
@@ -37,6 +41,7 @@ struct upstream_call {
 	struct http_answer answer;
 	bool close_delimited; /* whole only as far as anybody can tell */
 	const char *cause;    /* a few words for the log where it is not ANSWERED */
+	size_t held_more;     /* what *held grew by; whoever owns it takes it off again */
 	int64_t total_us;     /* from upstream_send to the end */
 	int64_t wait_us;      /* of it, until the connection was there */
 	/* upstream.c's */

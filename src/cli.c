@@ -6,7 +6,7 @@
  */
 #include "cli.h"
 
-#include "cli_ledger.h"
+#include "cli_internal.h"
 #include "mem.h"
 
 #include <stdarg.h>

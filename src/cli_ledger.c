@@ -2,7 +2,7 @@
  * `onceward migrate`, and how commands reach the ledger: by maintenance_conninfo where it is
  * set, because what they do wants a session of its own and the right to make tables.
  */
-#include "cli_ledger.h"
+#include "cli_internal.h"
 
 #include "mem.h"
 #include "schema.h"

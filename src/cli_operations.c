@@ -3,7 +3,7 @@
  * accepted (CONTRACT 9). An operation's keys mean what its identity says: adopting another one
  * lets old keys meet requests that are told apart differently, so somebody has to say why.
  */
-#include "cli_ledger.h"
+#include "cli_internal.h"
 
 #include "mem.h"
 

@@ -317,7 +317,7 @@ static void forwarded(struct upstream_call *call)
 	struct exchange *x = container_of(call, struct exchange, call);
 	enum ledger_outcome outcome = outcome_of(x);
 
-	x->served.forward_us = call->total_us;
+	forward_ended(&x->served, call);
 	metrics_observe(services_of(x)->metrics, METRIC_upstream_seconds,
 			x->idempotency->metrics_operation, call->total_us);
 	x->problem = endings[call->end].problem;
@@ -397,10 +397,9 @@ static void answer(struct exchange *x, unsigned verdict, struct http_answer *wit
 
 	if (x->held) {
 		served->request_id = span_of(x->entry.request_id);
-		served->key_hash = x->entry.key_hash;
+		served->key_hash = x->entry.op_id ? x->entry.key_hash : NULL;
 		if (verdict < VERDICT_PROBLEM)
-			http_add(&with->fields, SPAN("Idempotency-Request-Id"),
-				 served->request_id);
+			exchange_mark(x, with);
 	}
 	forward_reply(served, verdict, with);
 	if (x->held)

@@ -13,14 +13,27 @@
 /* Room for what is added to a request's own fields: Via, three X-Forwarded-*, Accept-Encoding, Host. */
 #define FIELDS_ADDED 8
 
+/* A small share of a small memory may not go to answers alone. */
+static size_t answer_room(const struct services *services)
+{
+	size_t most = services->bytes_max / 16;
+
+	return most < FORWARD_ANSWER_ROOM ? most : FORWARD_ANSWER_ROOM;
+}
+
 bool forward_admit(struct served *served, size_t body_bytes)
 {
 	struct services *services = served->services;
+	size_t room = answer_room(services);
 
-	if (body_bytes > services->bytes_max - services->bytes)
+	/* more than the maximum is held after a reload that lowered it */
+	if (services->bytes > services->bytes_max ||
+	    body_bytes > services->bytes_max - services->bytes ||
+	    room > services->bytes_max - services->bytes - body_bytes)
 		return false;
-	served->bytes = body_bytes;
-	services->bytes += body_bytes;
+	served->room = room;
+	served->bytes = body_bytes + room;
+	services->bytes += served->bytes;
 	return true;
 }
 
@@ -132,6 +145,9 @@ void forward_prepare(struct served *served, struct upstream_call *call, bool enf
 	call->target = origin_form(request);
 	call->fields = request_fields(served, enforced);
 	call->body = request->body;
+	call->held = &served->services->bytes;
+	call->held_max = served->services->bytes_max;
+	call->held_before = served->room;
 }
 
 /* Fields by which the gateway itself speaks to the client. */

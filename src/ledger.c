@@ -235,6 +235,7 @@ static void refuse_while_away(struct ledger *ledger)
 {
 	struct list queue;
 	struct list *at = NULL;
+	bool refused = false;
 
 	if (ledger_ready(ledger) || list_empty(&ledger->to_reserve) || !ledger->down_since_ms ||
 	    loop_now(ledger->loop) - ledger->down_since_ms < ledger->settings->ledger.timeout)
@@ -245,11 +246,13 @@ static void refuse_while_away(struct ledger *ledger)
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, link);
 
 		list_append(&ledger->to_reserve, at);
-		if (never_sent(entry))
-			entry_found(ledger, entry, LEDGER_UNAVAILABLE,
-				    atomic_load(&ledger->why));
+		if (!never_sent(entry))
+			continue;
+		refused = true;
+		entry_found(ledger, entry, LEDGER_UNAVAILABLE, atomic_load(&ledger->why));
 	}
-	loop_wake(ledger->loop); /* answers were given behind the listener's back */
+	if (refused)
+		loop_wake(ledger->loop); /* answers were given behind the listener's back */
 }
 
 void ledger_flush(struct ledger *ledger)
@@ -317,7 +320,7 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	snprintf(ledger->gateway + strlen(ledger->gateway), 16, " worker %u", index);
 	ledger->instance = -1;
 	random_bytes(&ledger->token, sizeof(ledger->token));
-	ledger->limit = (size_t)settings->ledger.batch_max;
+	ledger->limit = ledger->read_limit = (size_t)settings->ledger.batch_max;
 	ledger->sorted = mem_alloc(ledger->limit * sizeof(struct ledger_entry *));
 	ledger->row_hasher = hash_new();
 	ledger->tick.due = tick;

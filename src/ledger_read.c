@@ -13,8 +13,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define POLL_MAX_MS 250
-#define ANY_DAY     INT32_MIN
+#define ANY_DAY INT32_MIN
 
 /* One read under way, with its entries in the order of what is asked for. */
 struct read {
@@ -76,6 +75,11 @@ static void read_free(struct read *read)
 	mem_free(read);
 }
 
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
 static size_t batch_max(const struct ledger *ledger)
 {
 	return (size_t)ledger->settings->ledger.batch_max;
@@ -86,7 +90,7 @@ static void take(struct read *read, struct list *queue, enum entry_state state, 
 {
 	struct list *next = NULL;
 
-	for (struct list *at = queue->next; at != queue && read->n < batch_max(read->ledger);
+	for (struct list *at = queue->next; at != queue && read->n < read->ledger->read_limit;
 	     at = next) {
 		struct ledger_entry *entry = entry_of(at);
 
@@ -105,20 +109,40 @@ static void confirm(struct ledger *ledger, struct ledger_link *link)
 	pg_send(link->pg, QUERY_confirm, &ledger->params);
 }
 
-/* Back into the queue it came from: the read failed or was lost. */
+/* One entry, by itself, and what stands there can't be read. Whether it is ours must be known. */
+static void unreadable(struct ledger *ledger, struct ledger_entry *entry)
+{
+	if (entry->state == ENTRY_CHECKING)
+		entry_settled(ledger, entry, LEDGER_FENCED);
+	else if (entry->doubt)
+		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
+	else
+		entry_found(ledger, entry, LEDGER_UNAVAILABLE, "the record can't be read");
+}
+
+/* Back into the queue it came from: the read failed or was lost. What fails together is read in
+ * halves, so that one row that can't be read is no more than one. */
 static bool again(struct read *read, struct list *queue, enum entry_state state)
 {
 	struct ledger *ledger = read->ledger;
+	bool failed = read->transaction.outcome == PG_FAILED;
 
-	if (read->transaction.outcome == PG_COMMITTED)
+	if (read->transaction.outcome == PG_COMMITTED) {
+		ledger->read_limit = smaller(ledger->read_limit * 2, batch_max(ledger));
 		return false;
-	if (read->transaction.outcome == PG_FAILED) {
-		log_error(ledger->who, "a read failed: %s (SQLSTATE %s)",
+	}
+	if (failed) {
+		log_error(ledger->who, "a read of %zu failed: %s (SQLSTATE %s)", read->n,
 			  read->transaction.message, read->transaction.sqlstate);
 		ledger->retry_at_ms = loop_now(ledger->loop) + LEDGER_RETRY_MS;
+		ledger->read_limit = read->n > 1 ? read->n / 2 : 1;
 	}
-	for (size_t i = 0; i < read->n; i++)
-		entry_queue(ledger, read->entries[i], queue, state);
+	if (failed && read->n == 1) {
+		unreadable(ledger, read->entries[0]);
+	} else {
+		for (size_t i = 0; i < read->n; i++)
+			entry_queue(ledger, read->entries[i], queue, state);
+	}
 	read_free(read);
 	return true;
 }
@@ -258,14 +282,6 @@ static void read_keys(struct ledger *ledger, struct ledger_link *link)
 /* The columns of read_records. */
 enum { R_PLACE, R_KIND, R_STATUS, R_FIELDS, R_BODY, R_HASH, R_WRITER, R_AT, R_LEASE_LEFT };
 
-static void look_again_later(struct ledger *ledger, struct ledger_entry *entry)
-{
-	entry->poll_at_ms = loop_now(ledger->loop) + entry->poll_every_ms;
-	entry->poll_every_ms =
-		entry->poll_every_ms * 2 < POLL_MAX_MS ? entry->poll_every_ms * 2 : POLL_MAX_MS;
-	entry_queue(ledger, entry, &ledger->waiting, ENTRY_WAITING);
-}
-
 /* A poll need not look at a lease that was seen to hold longer. */
 static bool lease_is_due(const struct ledger *ledger, const struct ledger_entry *entry)
 {
@@ -278,20 +294,21 @@ static void no_event(struct ledger *ledger, struct ledger_entry *entry, struct p
 {
 	bool known = !pg_is_null(rows, row, R_LEASE_LEFT);
 	int64_t left = known ? pg_int(rows, row, R_LEASE_LEFT) : 0;
+	bool running = left > 0 || !entry->looked_at_lease;
 
-	if (known && left > 0)
+	if (left > 0)
 		entry->lease_ends_ms = loop_now(ledger->loop) + left;
-	if (!known &&
-	    entry->expired) { /* the day was dropped: completed, for all that is known */
+	if (running && entry->waiting && !entry->answered) {
+		waiters_look_later(ledger, entry);
+	} else if (running) {
+		entry_found(ledger, entry, LEDGER_IN_FLIGHT, NULL);
+	} else if (!known &&
+		   entry->expired) { /* the day was dropped: completed, for all we know */
 		entry->retained = false;
 		entry->stored.status = 0;
 		entry_found(ledger, entry, LEDGER_COMPLETED, NULL);
-	} else if (left <= 0 && entry->looked_at_lease) {
-		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
-	} else if (entry->waiting && !entry->answered) {
-		look_again_later(ledger, entry);
 	} else {
-		entry_found(ledger, entry, LEDGER_IN_FLIGHT, NULL);
+		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
 	}
 }
 
@@ -444,34 +461,4 @@ void ledger_read(struct ledger *ledger)
 		read_records(ledger, link, &ledger->to_read_record);
 	while (!list_empty(&ledger->to_check))
 		read_records(ledger, link, &ledger->to_check);
-}
-
-/* --- waiters --- */
-
-static void look(struct ledger *ledger, struct ledger_entry *entry)
-{
-	entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
-}
-
-void waiters_due(struct ledger *ledger, int64_t now_ms)
-{
-	struct list *next = NULL;
-
-	for (struct list *at = ledger->waiting.next; at != &ledger->waiting; at = next) {
-		next = at->next;
-		if (entry_of(at)->poll_at_ms <= now_ms)
-			look(ledger, entry_of(at));
-	}
-}
-
-/* The attempt that they wait for has ended on this very worker: no need to wait for the poll. */
-void waiters_wake(struct ledger *ledger, int64_t op_id)
-{
-	struct list *next = NULL;
-
-	for (struct list *at = ledger->waiting.next; at != &ledger->waiting; at = next) {
-		next = at->next;
-		if (entry_of(at)->record_op_id == op_id)
-			look(ledger, entry_of(at));
-	}
 }

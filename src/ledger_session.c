@@ -176,20 +176,31 @@ static void send_operations(struct ledger *ledger, struct pg *pg)
 	mem_free(all);
 }
 
-static void send_instance(struct ledger *ledger, struct pg *pg, enum query query)
+static void send_number(struct ledger *ledger, struct pg *pg, enum query query)
 {
 	struct pg_params *p = &ledger->params;
 
 	pg_params_clear(p);
-	if (query == QUERY_instance_claim) {
-		pg_add_int(p, PG_INT8, ledger->token);
-		pg_add_bytes(p, span_of(ledger->gateway));
-	} else {
-		pg_add_int(p, PG_INT4, ledger->instance);
-		pg_add_int(p, PG_INT8, ledger->token);
-		pg_add_int(p, PG_INT8, ledger->op_ms);
-	}
+	pg_add_int(p, PG_INT4, ledger->instance);
+	pg_add_int(p, PG_INT8, ledger->token);
+	pg_add_int(p, PG_INT8, ledger->op_ms);
 	pg_send(pg, query, p);
+}
+
+/* A number of our own, or that the one we have goes on being ours. */
+static enum asked_instance send_instance(struct ledger *ledger, struct pg *pg)
+{
+	struct pg_params *p = &ledger->params;
+
+	if (ledger->instance >= 0) {
+		send_number(ledger, pg, QUERY_instance_renew);
+		return ASKED_RENEWAL;
+	}
+	pg_params_clear(p);
+	pg_add_int(p, PG_INT8, ledger->token);
+	pg_add_bytes(p, span_of(ledger->gateway));
+	pg_send(pg, QUERY_instance_claim, p);
+	return ASKED_CLAIM;
 }
 
 /* --- the answers --- */
@@ -269,18 +280,22 @@ static void set_clock(struct ledger *ledger, int64_t server_us)
 	ledger->clock_offset_us = server_us - loop_clock_us();
 }
 
-static bool take_instance(struct ledger *ledger, const struct pg_rows *rows, int64_t asked_us)
+/* False: the number is not ours, or none was free. */
+static bool take_instance(struct ledger *ledger, enum asked_instance asked,
+			  const struct pg_rows *rows, int64_t asked_us)
 {
 	if (pg_rows_count(rows) == 0) {
 		ledger->instance = -1;
 		return false;
 	}
-	if (ledger->instance < 0) {
+	if (asked == ASKED_CLAIM && ledger->instance < 0) {
 		ledger->instance = (int32_t)pg_int(rows, 0, 0);
 		if (ledger->op_ms <=
 		    pg_int(rows, 0, 1)) /* above what others made of the number */
 			ledger->op_ms = pg_int(rows, 0, 1) + 1;
 		ledger->op_count = 0;
+	} else if (asked == ASKED_RENEWAL) {
+		set_clock(ledger, pg_int(rows, 0, 0));
 	}
 	ledger->renewed_ms = asked_us / 1000;
 	ledger->renew_at_ms = ledger->renewed_ms + LEDGER_RENEW_MS;
@@ -318,8 +333,8 @@ static void session_done(struct pg_transaction *transaction)
 	set_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK));
 	take_identities(ledger, transaction->rows[2]);
 	link->checked = true;
-	if (link->asks_instance &&
-	    !take_instance(ledger, transaction->rows[4], link->session_us))
+	if (link->asked != ASKED_NOTHING &&
+	    !take_instance(ledger, link->asked, transaction->rows[4], link->session_us))
 		ledger->renew_at_ms = 0; /* the number went to somebody else: claim another */
 	session_publish(ledger);
 	loop_wake(ledger->loop); /* what is queued goes out now */
@@ -331,15 +346,13 @@ void session_begin(struct ledger_link *link)
 
 	link->session.done = session_done;
 	link->session_us = loop_clock_us();
-	link->asks_instance = ledger->instance >= 0 || link == &ledger->links[0];
+	link->asked = ASKED_NOTHING;
 	pg_begin(link->pg, &link->session);
 	pg_params_clear(&ledger->params);
 	pg_send(link->pg, QUERY_session, &ledger->params);
 	send_operations(ledger, link->pg);
-	if (link->asks_instance)
-		send_instance(ledger, link->pg,
-			      ledger->instance < 0 ? QUERY_instance_claim
-						   : QUERY_instance_renew);
+	if (ledger->instance >= 0 || link == &ledger->links[0]) /* one claim is enough */
+		link->asked = send_instance(ledger, link->pg);
 	pg_end(link->pg);
 	pg_flush(link->pg);
 }
@@ -349,21 +362,19 @@ void session_begin(struct ledger_link *link)
 static void renewal_done(struct pg_transaction *transaction)
 {
 	struct ledger *ledger = container_of(transaction, struct ledger, renewal);
-	bool claiming = ledger->instance < 0;
+	bool claiming = ledger->renewal_asked == ASKED_CLAIM;
 
 	ledger->renewing = false;
 	ledger->renew_at_ms =
 		loop_now(ledger->loop) + LEDGER_RENEW_MS / 10; /* after a failure */
 	if (transaction->outcome != PG_COMMITTED)
 		return;
-	if (!take_instance(ledger, transaction->rows[0], ledger->renewal_us)) {
+	if (!take_instance(ledger, ledger->renewal_asked, transaction->rows[0],
+			   ledger->renewal_us))
 		log_error(ledger->who,
 			  claiming ? "no instance number is free: 2048 gateway threads "
 				     "were started within the last hour"
 				   : "the instance number was given to somebody else");
-	} else if (!claiming) {
-		set_clock(ledger, pg_int(transaction->rows[0], 0, 0));
-	}
 	session_publish(ledger);
 }
 
@@ -377,8 +388,7 @@ void session_renew(struct ledger *ledger, int64_t now_ms)
 	ledger->renewal.done = renewal_done;
 	ledger->renewal_us = loop_clock_us();
 	pg_begin(link->pg, &ledger->renewal);
-	send_instance(ledger, link->pg,
-		      ledger->instance < 0 ? QUERY_instance_claim : QUERY_instance_renew);
+	ledger->renewal_asked = send_instance(ledger, link->pg);
 	pg_end(link->pg);
 	pg_flush(link->pg);
 }
@@ -428,7 +438,7 @@ void session_return(struct ledger *ledger)
 	ledger->renewing = true;
 	ledger->renewal.done = returned;
 	pg_begin(link->pg, &ledger->renewal);
-	send_instance(ledger, link->pg, QUERY_instance_return);
+	send_number(ledger, link->pg, QUERY_instance_return);
 	pg_end(link->pg);
 	pg_flush(link->pg);
 	while (ledger->renewing && loop_clock_us() < until)

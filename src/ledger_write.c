@@ -134,6 +134,20 @@ static void take_returned(struct pg_rows *rows, struct list *from, struct list *
 	}
 }
 
+/* The connection asks again when it is made anew. */
+static void not_durable(struct ledger_link *link)
+{
+	struct ledger *ledger = link->ledger;
+
+	atomic_store(&ledger->durable, false);
+	atomic_store(&ledger->why,
+		     "synchronous_commit is off or local: commits are not durable");
+	log_error(ledger->who,
+		  "synchronous_commit is off or local for this role or database: a "
+		  "reservation could be lost, so nothing is forwarded");
+	pg_drop(link->pg, "commits are not durable");
+}
+
 static void won_but_not_durable(struct ledger *ledger, struct ledger_entry *entry)
 {
 	atomic_store(&ledger->durable, false);
@@ -155,6 +169,8 @@ static void reserves_ended(struct ledger *ledger, struct batch *batch)
 	struct list *at = NULL;
 	size_t row = 0;
 
+	if (pg_rows_count(rows) && !pg_int(rows, 0, 3))
+		not_durable(batch->link);
 	list_init(&won);
 	take_returned(rows, &batch->reserves, &won); /* in the rows' order */
 	while ((at = list_shift(&batch->reserves)) != NULL)

@@ -87,7 +87,7 @@ bool listener_doors_open(struct listener *listener, const struct listener_start 
 	for (size_t i = 0; i < start->n_addresses; i++) {
 		struct door *door = &listener->doors[i];
 
-		door->socket = listener_socket_open(start->addresses[i], why);
+		door->socket = listener_socket_open(start->addresses[i], start->alone, why);
 		if (!door->socket)
 			return false;
 		door->listener = listener;

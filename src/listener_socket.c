@@ -2,9 +2,13 @@
  * Listening sockets: what an address of the settings means, and how a process shares it.
  *
  * Each listener of a process has a TCP socket of its own on the same port (SO_REUSEPORT: the
- * kernel spreads the connections). A unix socket cannot be bound twice, so there is one of it,
- * counted; its file is removed with the last holder. A file that nobody listens on (its process
- * was killed) is replaced; one that answers is somebody else's and an error.
+ * kernel spreads the connections). The kernel would let any process of the same user join them,
+ * so the first one listens before it allows others to: two processes that take one port by
+ * mistake, even at the same moment, cannot both come through that.
+ *
+ * A unix socket cannot be bound twice, so there is one of it, counted; its file is removed with
+ * the last holder. A file that nobody listens on (its process was killed) is replaced; one that
+ * answers is somebody else's and an error.
  *
  * The sockets of the process are in one list under a lock: listeners may be made by any thread.
  */
@@ -44,6 +48,14 @@ struct listener_socket {
 	struct address address;
 	int fd;
 	unsigned holders;
+	bool alone;
+};
+
+/* Who else may have a socket's address. */
+enum sharing {
+	SHARE_NEVER,
+	SHARE_LATER, /* nobody has it yet; later ones of this process may */
+	SHARE_NOW
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -145,40 +157,48 @@ static bool stale(const struct address *address)
 	return refused;
 }
 
-static bool bind_to(int fd, const struct address *address)
+static bool bind_unix(int fd, const struct address *address)
 {
-	static const int on = 1;
-
-	if (unix_path(address)) {
-		if (bind(fd, &address->at.any, address->len) == 0)
-			return true;
-		if (errno != EADDRINUSE)
-			return false;
-		if (!stale(address)) {
-			errno = EADDRINUSE;
-			return false;
-		}
-		unlink(address->at.path.sun_path);
-		return bind(fd, &address->at.any, address->len) == 0;
+	if (bind(fd, &address->at.any, address->len) == 0)
+		return true;
+	if (errno != EADDRINUSE)
+		return false;
+	if (!stale(address)) {
+		errno = EADDRINUSE;
+		return false;
 	}
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0)
-		return false;
-	if (address->at.any.sa_family == AF_INET6 &&
-	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
-		return false;
+	unlink(address->at.path.sun_path);
 	return bind(fd, &address->at.any, address->len) == 0;
 }
 
+static bool set(int fd, int level, int option)
+{
+	static const int on = 1;
+
+	return setsockopt(fd, level, option, &on, sizeof(on)) == 0;
+}
+
+static bool listen_at(int fd, const struct address *address, enum sharing sharing)
+{
+	if (unix_path(address))
+		return bind_unix(fd, address) && listen(fd, BACKLOG) == 0;
+	if (!set(fd, SOL_SOCKET, SO_REUSEADDR) || /* of connections that outlived a process */
+	    (address->at.any.sa_family == AF_INET6 && !set(fd, IPPROTO_IPV6, IPV6_V6ONLY)) ||
+	    (sharing == SHARE_NOW && !set(fd, SOL_SOCKET, SO_REUSEPORT)))
+		return false;
+	return bind(fd, &address->at.any, address->len) == 0 && listen(fd, BACKLOG) == 0 &&
+	       (sharing != SHARE_LATER || set(fd, SOL_SOCKET, SO_REUSEPORT));
+}
+
 static struct listener_socket *open_new(const char *asked, const struct address *address,
-					char why[WHY_SIZE])
+					enum sharing sharing, char why[WHY_SIZE])
 {
 	struct address bound = *address;
 	int fd = socket(address->at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0);
 	struct listener_socket *s = NULL;
 
-	if (fd < 0 || !bind_to(fd, address) || listen(fd, BACKLOG) != 0) {
+	if (fd < 0 || !listen_at(fd, address, sharing)) {
 		snprintf(why, WHY_SIZE, "cannot listen on %.120s: %s", asked, strerror(errno));
 		if (fd >= 0)
 			close(fd);
@@ -192,41 +212,45 @@ static struct listener_socket *open_new(const char *asked, const struct address 
 	s->address = bound;
 	s->fd = fd;
 	s->holders = 1;
+	s->alone = sharing == SHARE_NEVER;
 	list_append(&sockets, &s->link);
 	return s;
 }
 
+/* One to share. */
 static struct listener_socket *find(const char *asked)
 {
 	for (struct list *at = sockets.next; at != &sockets; at = at->next) {
 		struct listener_socket *s = container_of(at, struct listener_socket, link);
 
-		if (strcmp(s->asked, asked) == 0)
+		if (!s->alone && strcmp(s->asked, asked) == 0)
 			return s;
 	}
 	return NULL;
 }
 
-static struct listener_socket *open_locked(const char *asked, char why[WHY_SIZE])
+static struct listener_socket *open_locked(const char *asked, bool alone, char why[WHY_SIZE])
 {
 	struct address address;
-	struct listener_socket *same = find(asked);
+	struct listener_socket *same = alone ? NULL : find(asked);
 
 	if (same && unix_path(&same->address)) {
 		same->holders++;
 		return same;
 	}
 	if (same)
-		return open_new(asked, &same->address, why);
-	return parse(asked, &address, why) ? open_new(asked, &address, why) : NULL;
+		return open_new(asked, &same->address, SHARE_NOW, why);
+	if (!parse(asked, &address, why))
+		return NULL;
+	return open_new(asked, &address, alone ? SHARE_NEVER : SHARE_LATER, why);
 }
 
-struct listener_socket *listener_socket_open(const char *address, char why[256])
+struct listener_socket *listener_socket_open(const char *address, bool alone, char why[256])
 {
 	struct listener_socket *s = NULL;
 
 	pthread_mutex_lock(&lock);
-	s = open_locked(address, why);
+	s = open_locked(address, alone, why);
 	pthread_mutex_unlock(&lock);
 	return s;
 }

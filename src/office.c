@@ -194,7 +194,8 @@ static bool open_listener(struct office *office, char why[256])
 					.n_addresses = 1,
 					.limits = &limits,
 					.handler = &office->handler,
-					.metrics = office->apart };
+					.metrics = office->apart,
+					.alone = true };
 
 	if (office->settings->admin.listen[0] == 0)
 		return true;

@@ -55,7 +55,7 @@ static void forwarded(struct upstream_call *call)
 	struct passthrough *pass = container_of(call, struct passthrough, call);
 	struct http_answer answer;
 
-	pass->served.forward_us = call->total_us;
+	forward_ended(&pass->served, call);
 	pass->served.cause = call->cause;
 	if (problems[call->end]) {
 		refuse(&pass->served, problems[call->end], call->cause);

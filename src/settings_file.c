@@ -7,6 +7,8 @@
  * to 32 bits, and it ends the file at a quote or comment that is never closed, without a word.
  * Its @include takes paths relative to the process's directory unless told; here they are
  * relative to the main file's.
+ *
+ * That look also makes the fingerprint: of every text with its name, in the order of reading.
  */
 #include "settings_internal.h"
 
@@ -206,6 +208,18 @@ static void scan_token(struct scanner *s)
 		s->place.line += *s->at++ == '\n';
 }
 
+/* Its name counts as it is beside the main file: where both lie says nothing. */
+static void hash_file(struct loader *loader, const char *file, struct span text)
+{
+	const char *dir = directory(loader->arena, loader->file);
+	size_t len = strlen(dir);
+
+	if (strncmp(file, dir, len) == 0 && file[len] == '/')
+		file += len + 1;
+	hash_add_span(loader->hash, span_of(file));
+	hash_add_span(loader->hash, text);
+}
+
 bool settings_scan(struct loader *loader, const char *file, unsigned depth)
 {
 	struct scanner s = { .loader = loader,
@@ -220,6 +234,7 @@ bool settings_scan(struct loader *loader, const char *file, unsigned depth)
 	buf_init(&text, FILE_BYTES_MAX + 4096 + 1);
 	s.ok = slurp(&s, file, &text);
 	s.at = s.ok ? text.at : "";
+	hash_file(loader, file, span_of(s.at));
 	while (*s.at)
 		scan_token(&s);
 	buf_fini(&text);
@@ -290,12 +305,26 @@ static void not_well_formed(struct loader *loader, const config_t *config)
 	settings_error(loader, &place, "%s", config_error_text(config));
 }
 
+static bool look_through(struct loader *loader)
+{
+	unsigned char whole[DIGEST_BYTES];
+	bool ok = false;
+
+	loader->hash = hash_new();
+	ok = settings_scan(loader, loader->file, 0);
+	hash_end(loader->hash, whole);
+	hash_free(loader->hash);
+	loader->hash = NULL;
+	memcpy(loader->settings->fingerprint, whole, sizeof(loader->settings->fingerprint));
+	return ok;
+}
+
 const struct item *settings_file(struct loader *loader)
 {
 	config_t config;
 	struct item *root = NULL;
 
-	if (!settings_scan(loader, loader->file, 0))
+	if (!look_through(loader))
 		return NULL;
 	config_init(&config);
 	config_set_include_dir(&config, directory(loader->arena, loader->file));

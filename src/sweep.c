@@ -230,6 +230,8 @@ static void failed(struct sweep *sweep)
 		sweep_stale_failed(sweep);
 	else if (sweep->job == JOB_DAYS)
 		sweep_days_due(sweep, PAUSE_MS);
+	if (strcmp(sweep->transaction.sqlstate, "25006") == 0)
+		pg_drop(sweep->pg, "the server is read-only");
 	sweep->not_before = loop_now(sweep->loop) + PAUSE_MS;
 }
 

@@ -120,14 +120,42 @@ static void answered(struct upstream_link *link)
 	end(part(link, keep), UPSTREAM_ANSWERED, NULL);
 }
 
-static void judge(struct upstream_link *link, enum http1_state state)
+/* Counts what the answer has grown by, an announced length at once. False: it is too much. */
+static bool hold(struct upstream_link *link)
 {
+	const struct http1_reader *r = &link->reader;
+	struct upstream_call *call = link->call;
+	size_t counted = call->held_before + call->held_more;
+	size_t bytes = r->answer.body.len + r->body.len + (r->into ? r->left : 0);
+
+	if (!call->held || bytes <= counted)
+		return true;
+	bytes -= counted;
+	if (*call->held > call->held_max || bytes > call->held_max - *call->held)
+		return false;
+	*call->held += bytes;
+	call->held_more += bytes;
+	return true;
+}
+
+/* What has just been read. False where the call has ended, and the link is gone. */
+static bool take(struct upstream_link *link, size_t n)
+{
+	struct upstreams *upstreams = owner(link->call);
+	enum http1_state state = http1_read(&link->reader, (struct span){ upstreams->read, n });
 	const char *why = link->reader.why;
 
-	if (state == HTTP1_COMPLETE)
+	link->heard = true;
+	link->moved_ms = loop_now(upstreams->loop);
+	if (!hold(link))
+		end(part(link, false), UPSTREAM_MALFORMED, "the gateway holds too many bytes");
+	else if (state == HTTP1_COMPLETE)
 		answered(link);
-	else
+	else if (state != HTTP1_MORE)
 		end(part(link, false), UPSTREAM_MALFORMED, why);
+	else
+		return true;
+	return false;
 }
 
 static void stream_ended(struct upstream_link *link, enum wire_moved how)
@@ -150,7 +178,6 @@ static bool pull(struct upstream_link *link)
 	for (unsigned reads = 1;; reads++) {
 		enum wire_moved moved =
 			wire_read(&link->wire, upstreams->read, sizeof(upstreams->read), &n);
-		enum http1_state state = HTTP1_MORE;
 
 		if (moved == WIRE_BLOCKED)
 			break;
@@ -158,13 +185,8 @@ static bool pull(struct upstream_link *link)
 			stream_ended(link, moved);
 			return false;
 		}
-		link->heard = true;
-		link->moved_ms = loop_now(upstreams->loop);
-		state = http1_read(&link->reader, (struct span){ upstreams->read, n });
-		if (state != HTTP1_MORE) {
-			judge(link, state);
+		if (!take(link, n))
 			return false;
-		}
 		if (!wire_more(&link->wire, n, sizeof(upstreams->read)) ||
 		    (reads >= READS && !link->wire.tls))
 			break;
@@ -411,6 +433,7 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	call->on = NULL;
 	call->answer = (struct http_answer){ 0 };
 	call->close_delimited = false;
+	call->held_more = 0;
 	call->began_us = loop_clock_us();
 	call->wait_us = 0;
 	call->start_by_ms = call->began_us / 1000 + call->start_within_ms;

@@ -308,7 +308,6 @@ static void *run(void *arg)
 
 	while (!drained(worker))
 		turn(worker);
-	ledger_free(worker->services.ledger);
 	log_flush();
 	atomic_store(&worker->ended, true);
 	return NULL;
@@ -406,6 +405,7 @@ void worker_join(struct worker *worker)
 	struct services *services = &worker->services;
 
 	pthread_join(worker->thread, NULL);
+	ledger_free(services->ledger); /* until now others could ask how it is */
 	listener_free(worker->listener);
 	upstreams_free(services->upstreams);
 	settings_release(services->settings);

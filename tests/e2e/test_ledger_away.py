@@ -221,6 +221,7 @@ def test_postgresql_killed_at_random_under_load_no_key_executes_twice(t):
     for key in (key for mine in keys for key in mine):
         assert upstream.count(key) <= 1, key
         assert ended[key].status == 201, (key, ended[key], "the gateway lived: it settles in the end")
+    gateway.wait_ready()  # reconnecting backs off to at most 1 s
     for key, again in zip(keys[0], together([lambda k=k: gateway.post(k) for k in keys[0]])):
         assert again.replayed and again.body == ended[key].body
 

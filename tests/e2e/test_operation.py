@@ -267,6 +267,26 @@ def test_a_port_that_is_taken_is_a_sentence(t):
     assert done.returncode == 1 and str(upstream.port) in done.stderr, done
 
 
+def test_two_gateways_do_not_share_a_port_by_mistake(t):
+    upstream, gateway = t.both()
+    for changes in ({"listen": [f"127.0.0.1:{gateway.port}"]},
+                    {"admin": {"listen": f"127.0.0.1:{gateway.admin_port}"}},
+                    {"listen": [f"127.0.0.1:{gateway.admin_port}"]},
+                    {"admin": {"listen": f"127.0.0.1:{gateway.port}"}}):
+        second = t.gateway(upstream, start=False, top=changes)
+        done = t.run("-c", second.file)
+        taken = changes.get("listen", [changes.get("admin", {}).get("listen")])[0]
+        assert done.returncode == 1, (changes, done)
+        assert f"cannot listen on {taken}: Address already in use" in done.stderr, done
+    for _ in range(20):
+        assert gateway.post(t.key()).status == 201, "the first one has all that comes"
+        assert gateway.admin("/healthz").status == 200
+    gateway.term()
+    gateway.process.wait(10)
+    gateway.start()
+    assert gateway.post(t.key()).status == 201, "and nobody is in its way when it comes back"
+
+
 def test_migrating_twice_changes_nothing(t):
     upstream = t.upstream()
     gateway = t.gateway(upstream, start=False)

@@ -206,7 +206,7 @@ START_TEST(ipv6_is_served)
 }
 END_TEST
 
-static struct listener *second_on(struct loop *on, const char *address, char why[256])
+static struct listener *one_on(struct loop *on, const char *address, bool alone, char why[256])
 {
 	const char *addresses[] = { address };
 	struct listener_start start = { .loop = on,
@@ -214,9 +214,15 @@ static struct listener *second_on(struct loop *on, const char *address, char why
 					.n_addresses = 1,
 					.limits = &usual,
 					.handler = &handler,
-					.metrics = metrics };
+					.metrics = metrics,
+					.alone = alone };
 
 	return listener_new(&start, why);
+}
+
+static struct listener *second_on(struct loop *on, const char *address, char why[256])
+{
+	return one_on(on, address, false, why);
 }
 
 START_TEST(listeners_of_a_process_share_their_addresses)
@@ -244,6 +250,128 @@ START_TEST(listeners_of_a_process_share_their_addresses)
 	}
 	ck_assert_int_ne(access("/tmp/test_listener.sock", F_OK), 0);
 	loop_free(their_loop);
+}
+END_TEST
+
+START_TEST(connections_are_spread_over_the_listeners_of_a_process)
+{
+	struct loop *their_loop = loop_new();
+	struct listener *other = NULL;
+	char why[256] = "";
+	int fd[64];
+
+	setup();
+	other = second_on(their_loop, "127.0.0.1:0", why);
+	ck_assert_ptr_nonnull(other);
+	for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+		fd[i] = dial();
+	for (int i = 0; i < 50; i++) {
+		turn(0);
+		loop_wait(their_loop, 0);
+		listener_run(other);
+	}
+	ck_assert_uint_gt(listener_connections(listener), 0);
+	ck_assert_uint_gt(listener_connections(other), 0);
+	ck_assert_uint_eq(listener_connections(listener) + listener_connections(other),
+			  ARRAY_LEN(fd));
+	for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+		close(fd[i]);
+	listener_free(other);
+	teardown();
+	loop_free(their_loop);
+}
+END_TEST
+
+static void must_be_in_use(const char *address, bool alone)
+{
+	char why[256] = "";
+
+	ck_assert_ptr_null(one_on(loop, address, alone, why));
+	ck_assert_ptr_nonnull(strstr(why, address));
+	ck_assert_ptr_nonnull(strstr(why, "in use"));
+}
+
+/* Whoever runs this test may share its ports, as another gateway of the same user may. */
+START_TEST(a_port_of_somebody_who_would_share_it_is_in_use)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(at);
+	const int on = 1;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	char address[64];
+
+	make();
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, size), 0);
+	ck_assert_int_eq(listen(fd, 5), 0);
+	getsockname(fd, (struct sockaddr *)&at, &size);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", ntohs(at.sin_port));
+	must_be_in_use(address, false);
+	must_be_in_use(address, true);
+	close(fd);
+	start_with(address, &usual);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_listener_that_is_alone_shares_with_nobody)
+{
+	static const char *const addresses[] = { "127.0.0.1:0",
+						 "unix:/tmp/test_listener_alone.sock" };
+	char why[256] = "";
+
+	for (size_t i = 0; i < ARRAY_LEN(addresses); i++) {
+		struct listener *alone = NULL;
+
+		make();
+		alone = one_on(loop, addresses[i], true, why);
+		ck_assert_ptr_nonnull(alone);
+		must_be_in_use(listener_address(alone, 0), false);
+		must_be_in_use(listener_address(alone, 0), true);
+		listener_free(alone);
+		start_with(addresses[i], &usual);
+		must_be_in_use(listener_address(listener, 0), true);
+		teardown();
+	}
+}
+END_TEST
+
+START_TEST(a_free_port_that_is_alone_is_another_one)
+{
+	struct listener *alone = NULL;
+	char why[256] = "";
+
+	setup();
+	alone = one_on(loop, "127.0.0.1:0", true, why);
+	ck_assert_ptr_nonnull(alone);
+	ck_assert_str_ne(listener_address(alone, 0), listener_address(listener, 0));
+	listener_free(alone);
+	teardown();
+}
+END_TEST
+
+/* A gateway that is started again meets the connections of the one before. */
+START_TEST(a_port_is_free_when_only_its_connections_are_left)
+{
+	struct listener *next = NULL;
+	char why[256] = "", address[64];
+	int fd = -1;
+
+	setup();
+	fd = dial();
+	say(fd, LINE HOST "\r\n");
+	turn_for(50);
+	ck_assert_uint_eq(listener_connections(listener), 1);
+	snprintf(address, sizeof(address), "%s", listener_address(listener, 0));
+	listener_drain(listener); /* closes the idle one from our side: TIME_WAIT here */
+	next = one_on(loop, address, _i == 1, why);
+	ck_assert_msg(next != NULL, "%s", why);
+	listener_free(next);
+	close(fd);
+	turn_for(20);
+	teardown();
 }
 END_TEST
 
@@ -333,6 +461,11 @@ int main(void)
 	tcase_add_test(hastily, without_descriptors_accepting_rests_and_goes_on);
 	tcase_add_test(alone, ipv6_is_served);
 	tcase_add_test(alone, listeners_of_a_process_share_their_addresses);
+	tcase_add_test(alone, connections_are_spread_over_the_listeners_of_a_process);
+	tcase_add_test(alone, a_port_of_somebody_who_would_share_it_is_in_use);
+	tcase_add_test(alone, a_listener_that_is_alone_shares_with_nobody);
+	tcase_add_test(alone, a_free_port_that_is_alone_is_another_one);
+	tcase_add_loop_test(alone, a_port_is_free_when_only_its_connections_are_left, 0, 2);
 	tcase_add_test(alone, a_stale_unix_socket_is_replaced_and_a_live_one_is_not);
 	tcase_add_test(alone, a_file_is_not_replaced_by_a_socket);
 	tcase_add_test(alone, a_bad_address_gets_a_sentence);

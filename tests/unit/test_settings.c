@@ -224,6 +224,54 @@ START_TEST(a_reload_may_not_change_what_is_open)
 }
 END_TEST
 
+/* Loads, and says whether the fingerprint is another one than at the last time. */
+static bool other_fingerprint(const char *text)
+{
+	static unsigned char last[sizeof(loaded->fingerprint)];
+	bool other = false;
+
+	must_load(text);
+	other = memcmp(last, loaded->fingerprint, sizeof(last)) != 0;
+	memcpy(last, loaded->fingerprint, sizeof(last));
+	return other;
+}
+
+START_TEST(the_fingerprint_is_of_all_that_the_files_say)
+{
+	static const char text[] = "@include \"inc/b.conf\"\n" ONE_GATED("");
+
+	mkdir(file_path("inc"), 0700);
+	write_file("inc/b.conf", "workers = 1\n");
+	write_file("inc/c.conf", "workers = 1\n");
+	ck_assert(other_fingerprint(text));
+	ck_assert(!other_fingerprint(text));
+	ck_assert(other_fingerprint("@include \"inc/c.conf\"\n" ONE_GATED("")));
+	ck_assert(other_fingerprint(text));
+	write_file("inc/b.conf", "workers = 2\n");
+	ck_assert(other_fingerprint(text));
+	write_file("inc/b.conf", "workers = 2\n\n");
+	ck_assert(other_fingerprint(text));
+	ck_assert(other_fingerprint("workers = 2\n\n" ONE_GATED("")));
+	ck_assert(other_fingerprint("workers = 3\n\n" ONE_GATED("")));
+}
+END_TEST
+
+/* Gateways that have the same settings say so, wherever they keep them. */
+START_TEST(the_fingerprint_is_the_same_in_another_directory)
+{
+	unsigned char here[sizeof(loaded->fingerprint)];
+
+	mkdir(file_path("there"), 0700);
+	write_file("b.conf", "workers = 2\n");
+	write_file("there/b.conf", "workers = 2\n");
+	must_load("@include \"b.conf\"\n");
+	memcpy(here, loaded->fingerprint, sizeof(here));
+	write_file("there/a.conf", "@include \"b.conf\"\n");
+	ck_assert(load_file(file_path("there/a.conf")));
+	ck_assert_mem_eq(here, loaded->fingerprint, sizeof(here));
+}
+END_TEST
+
 START_TEST(the_example_loads_and_says_what_is_the_default_anyway)
 {
 	struct buf out;
@@ -338,6 +386,8 @@ int main(void)
 	tcase_add_test(tests, listen_addresses_are_numbers_or_unix_sockets);
 	tcase_add_test(tests, files_are_beside_the_file_that_names_them);
 	tcase_add_test(tests, a_reload_may_not_change_what_is_open);
+	tcase_add_test(tests, the_fingerprint_is_of_all_that_the_files_say);
+	tcase_add_test(tests, the_fingerprint_is_the_same_in_another_directory);
 	tcase_add_test(tests, the_example_loads_and_says_what_is_the_default_anyway);
 	tcase_add_test(tests, what_the_example_leaves_out_would_load);
 	tcase_add_test(tests, gateway_conf_example_is_what_the_program_prints);

@@ -1,0 +1,485 @@
+/*
+ * The ledger on a server that is slow, refuses rows, is read-only or not durable, or is not the
+ * one that it should be. What is lost on the way stands in test_ledger_lost.c.
+ */
+#include "ledger_rig.h"
+
+static struct ledger *ledger;
+
+/* Whatever a test before this one has done to the server. */
+static void as_new(void)
+{
+	configure("synchronous_commit", NULL);
+	configure("default_transaction_read_only", NULL);
+	configure("synchronous_standby_names", NULL);
+	scratch_do("ALTER ROLE onceward RESET ALL; ALTER DATABASE onceward RESET ALL;"
+		   "DROP TRIGGER IF EXISTS refuse ON onceward.op;"
+		   "DROP TRIGGER IF EXISTS refuse ON onceward.event;"
+		   "UPDATE onceward.instance SET token = 0, renewed_at = '-infinity'");
+	while (scratch_number("SELECT count(*) WHERE current_setting('synchronous_commit') = "
+			      "'on' AND current_setting('transaction_read_only') = 'off' AND "
+			      "current_setting('synchronous_standby_names') = ''") != 1)
+		usleep(2000);
+}
+
+static void set_up_server(void)
+{
+	as_new();
+	set_up();
+}
+
+static void set_up_one(void)
+{
+	set_up_server();
+	ledger = ledger_open();
+}
+
+static void unavailable_within(struct attempt *a, int64_t from_ms, int64_t to_ms)
+{
+	answered(a);
+	found_is(a, LEDGER_UNAVAILABLE);
+	ck_assert_ptr_nonnull(a->entry.why);
+	ck_assert_msg(a->took_ms >= from_ms && a->took_ms <= to_ms, "after %ld ms\n%s",
+		      (long)a->took_ms, logged);
+}
+
+static void why_is(const char *words)
+{
+	const char *why = ledger_state(ledger).why;
+
+	ck_assert_msg(why && strstr(why, words) != NULL, "why: %s\n%s", why ? why : "-",
+		      logged);
+}
+
+/* --- slow --- */
+
+START_TEST(a_reservation_that_is_late_is_unavailable_and_then_given_back)
+{
+	struct attempt *a = attempt_new(ledger, "k1", "content");
+	struct pg_session *session = NULL;
+
+	ledger_end(ledger);
+	settings.ledger.timeout = 300;
+	a->ledger = ledger = ledger_open();
+	session = lock("key");
+	reserve(a);
+	unavailable_within(a, 300, 1300);
+	attempt_leave(a);
+	turn_for(100);
+	ck_assert_uint_eq(a->gone, 0); /* it may win yet */
+	unlock(session);
+	TURN_UNTIL(a->gone);
+	rows_are("key", "true", 0);
+	rows_are("op", "key = 'k1'", 1);
+	rows_are("event", "kind = 4 AND slot = 1", 1);
+	won(ledger, "k1", "other");
+	nothing_went_wrong();
+}
+END_TEST
+
+START_TEST(a_reservation_that_loses_late_is_let_go_of)
+{
+	struct attempt *a = attempt_new(ledger, "k1", "content");
+	struct pg_session *session = NULL;
+
+	ledger_end(ledger);
+	settings.ledger.timeout = 300;
+	a->ledger = ledger = ledger_open();
+	completed(ledger, "k1", "content", "the body");
+	session = lock("key");
+	reserve(a);
+	unavailable_within(a, 300, 1300);
+	attempt_leave(a);
+	unlock(session);
+	TURN_UNTIL(a->gone);
+	found_is(a, LEDGER_UNAVAILABLE);
+	replayed(reserved(ledger, "k1", "content"), SPAN("the body"));
+	rows_are("event", "true", 1);
+	nothing_went_wrong();
+}
+END_TEST
+
+START_TEST(what_never_left_is_taken_back_at_once)
+{
+	struct attempt *a = NULL, *b = NULL;
+	struct pg_session *session = NULL;
+
+	ledger_end(ledger);
+	settings.ledger.timeout = 300;
+	ledger = ledger_open();
+	session = lock("key");
+	a = attempt_new(ledger, "k1", "content");
+	reserve(a);
+	locked(1);
+	b = attempt_new(ledger, "k2", "content"); /* waits for the batch before it */
+	b->leaves = true;
+	reserve(b);
+	unavailable_within(b, 300, 1300);
+	ck_assert_uint_eq(b->gone, 1);
+	unlock(session);
+	attempt_leave(a);
+	TURN_UNTIL(a->gone);
+	rows_are("op", "key = 'k2'", 0);
+	nothing_went_wrong();
+}
+END_TEST
+
+START_TEST(a_settle_that_is_late_is_recorded_in_the_background)
+{
+	static const char *const kinds[] = { "kind = 2", "kind = 3", "kind = 4" };
+	struct attempt *a = won(ledger, "k1", "content");
+	struct pg_session *session = lock("event");
+
+	result_set(a, SPAN("the body"));
+	settle_within(a, (enum ledger_outcome)_i, 200);
+	settled_is(a, LEDGER_LATE);
+	ck_assert_int_ge(a->took_ms, 200);
+	ck_assert_int_lt(a->took_ms, 1200);
+	ck_assert_int_eq(gauges[METRIC_unsettled_in_memory], 1);
+	attempt_leave(a);
+	turn_for(100);
+	ck_assert_uint_eq(a->gone, 0);
+	ck_assert_uint_eq(ledger_busy(ledger), 1);
+	unlock(session);
+	TURN_UNTIL(a->gone);
+	ck_assert_int_eq(gauges[METRIC_unsettled_in_memory], 0);
+	rows_are("event", kinds[_i], 1);
+	rows_are("event", "true", 1);
+	if (_i == 0)
+		replayed(reserved(ledger, "k1", "content"), SPAN("the body"));
+	nothing_went_wrong();
+}
+END_TEST
+
+START_TEST(who_stays_after_a_late_answer_leaves_when_it_wants)
+{
+	struct attempt *a = won(ledger, "k1", "content");
+	struct pg_session *session = lock("event");
+
+	result_set(a, SPAN("the body"));
+	settle_within(a, LEDGER_COMPLETE, 100);
+	settled_is(a, LEDGER_LATE);
+	unlock(session);
+	TURN_UNTIL(ledger_busy(ledger) == 0);
+	ck_assert_uint_eq(a->gone, 0);
+	ck_assert_int_eq(a->entry.settled, LEDGER_LATE);
+	attempt_leave(a);
+	ck_assert_uint_eq(a->gone, 1);
+}
+END_TEST
+
+/* --- rows that PostgreSQL does not take --- */
+
+#define GOOD 64
+
+static const char refuse[] =
+	"CREATE OR REPLACE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+	"RAISE EXCEPTION 'not this one' USING ERRCODE = '23514'; END $$;";
+
+/* Good ones, and a bad one among them. */
+static void reserve_all(struct attempt *all[GOOD + 1])
+{
+	char key[32];
+
+	for (int i = 0; i <= GOOD; i++) {
+		snprintf(key, sizeof(key), i == GOOD / 3 ? "poison" : "k%d", i);
+		all[i] = attempt_new(ledger, key, "content");
+	}
+}
+
+static void good_ones_win(struct attempt *all[GOOD + 1])
+{
+	for (int i = 0; i <= GOOD; i++)
+		reserve(all[i]);
+	for (int i = 0; i <= GOOD; i++)
+		answered(all[i]);
+	for (int i = 0; i <= GOOD; i++)
+		found_is(all[i], i == GOOD / 3 ? LEDGER_UNAVAILABLE : LEDGER_WON);
+	ck_assert_uint_eq(ledger_busy(ledger), 0);
+	rows_are("key", "true", GOOD);
+	rows_are("op", "key <> 'poison'", GOOD);
+	ck_assert(ledger_state(ledger).up);
+	won(ledger, "afterwards", "content");
+}
+
+START_TEST(a_poisoned_reservation_is_refused_alone)
+{
+	struct attempt *all[GOOD + 1];
+
+	scratch_do(refuse);
+	scratch_do("CREATE TRIGGER refuse BEFORE INSERT ON onceward.op FOR EACH ROW WHEN "
+		   "(NEW.key = 'poison') EXECUTE FUNCTION refuse_row()");
+	reserve_all(all);
+	good_ones_win(all);
+}
+END_TEST
+
+START_TEST(a_reservation_without_a_day_is_refused_alone)
+{
+	struct attempt *all[GOOD + 1];
+	struct idempotency_settings far = orders;
+
+	far.retention = 300L * 86400000;
+	reserve_all(all);
+	all[GOOD / 3]->entry.idempotency = &far;
+	good_ones_win(all);
+	log_says("no partition of relation");
+}
+END_TEST
+
+START_TEST(a_poisoned_settle_is_fenced_alone)
+{
+	struct attempt *all[GOOD + 1], *beside[4];
+	char key[32];
+
+	scratch_do(refuse);
+	scratch_do("CREATE TRIGGER refuse BEFORE INSERT ON onceward.event FOR EACH ROW WHEN "
+		   "(NEW.body = 'poison') EXECUTE FUNCTION refuse_row()");
+	reserve_all(all);
+	for (int i = 0; i <= GOOD; i++)
+		reserve(all[i]);
+	for (int i = 0; i <= GOOD; i++)
+		answered(all[i]);
+	for (int i = 0; i <= GOOD; i++) {
+		result_set(all[i], i == GOOD / 3 ? SPAN("poison") : SPAN("good"));
+		settle(all[i], i % 5 == 4 ? LEDGER_RELEASE : LEDGER_COMPLETE);
+	}
+	for (int i = 0; i < 4; i++) { /* they share the batch */
+		snprintf(key, sizeof(key), "beside%d", i);
+		beside[i] = attempt_new(ledger, key, "content");
+		reserve(beside[i]);
+	}
+	for (int i = 0; i <= GOOD; i++)
+		settled_is(all[i], i == GOOD / 3 ? LEDGER_FENCED : LEDGER_SETTLED);
+	for (int i = 0; i < 4; i++) {
+		answered(beside[i]);
+		found_is(beside[i], LEDGER_WON);
+	}
+	rows_are("event", "true", GOOD);
+	rows_are("event", "body = 'good'", GOOD - GOOD / 5 + (GOOD / 5 * 5 + 4 <= GOOD ? -1 : 0));
+	ck_assert_uint_eq(ledger_busy(ledger), 0);
+}
+END_TEST
+
+/* --- timeouts of the server --- */
+
+static const char *const timeouts[] = { "lock_timeout", "statement_timeout" };
+
+static void with_timeout(const char *name)
+{
+	char sql[128];
+
+	ledger_end(ledger);
+	snprintf(sql, sizeof(sql), "ALTER ROLE onceward SET %s = '100ms'", name);
+	scratch_do(sql);
+	ledger = ledger_open();
+}
+
+/* The lock is not a victim of what it is to show. */
+static struct pg_session *patient_lock(const char *table)
+{
+	struct pg_session *session = scratch_open(scratch_conninfo);
+	char sql[128];
+
+	scratch_run(session, "SET lock_timeout = 0");
+	scratch_run(session, "SET statement_timeout = 0");
+	snprintf(sql, sizeof(sql), "BEGIN; LOCK TABLE onceward.%s", table);
+	scratch_run(session, sql);
+	return session;
+}
+
+START_TEST(a_server_that_gives_up_on_reservations_is_too_slow)
+{
+	struct attempt *all[4];
+	struct pg_session *session = NULL;
+	char key[16];
+
+	with_timeout(timeouts[_i]);
+	session = patient_lock("key");
+	for (int i = 0; i < 4; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		all[i] = attempt_new(ledger, key, "content");
+		reserve(all[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		unavailable_within(all[i], 100, 3000);
+	log_says(_i ? "57014" : "55P03");
+	unlock(session);
+	for (int i = 0; i < 4; i++)
+		attempt_leave(all[i]);
+	TURN_UNTIL(ledger_busy(ledger) == 0);
+	/* Whatever was won after all is given back. */
+	rows_are("key", "true", 0);
+	ck_assert_int_eq(rows("op", "true"), rows("event", "kind = 4"));
+	won(ledger, "k0", "content");
+	ck_assert(ledger_state(ledger).up);
+}
+END_TEST
+
+START_TEST(a_server_that_gives_up_on_settles_gets_them_again)
+{
+	struct attempt *all[6];
+	struct pg_session *session = NULL;
+	char key[16];
+
+	with_timeout(timeouts[_i]);
+	for (int i = 0; i < 6; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		all[i] = won(ledger, key, "content");
+	}
+	session = patient_lock("event");
+	for (int i = 0; i < 6; i++) {
+		result_set(all[i], SPAN("the body"));
+		settle_within(all[i], LEDGER_COMPLETE, 400);
+	}
+	for (int i = 0; i < 6; i++)
+		settled_is(all[i], LEDGER_LATE);
+	log_says(_i ? "57014" : "55P03");
+	unlock(session);
+	TURN_UNTIL(ledger_busy(ledger) == 0);
+	ck_assert_int_eq(gauges[METRIC_unsettled_in_memory], 0);
+	rows_are("event", "kind = 2", 6);
+	for (int i = 0; i < 6; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		replayed(reserved(ledger, key, "content"), SPAN("the body"));
+	}
+}
+END_TEST
+
+/* --- not durable, not writable --- */
+
+START_TEST(a_server_that_becomes_read_only_is_left_and_found_again)
+{
+	struct attempt *a = won(ledger, "k1", "content"), *b = NULL;
+
+	configure("default_transaction_read_only", "on");
+	b = attempt_new(ledger, "k2", "content");
+	reserve(b);
+	unavailable_within(b, 0, 2500);
+	TURN_UNTIL(!ledger_state(ledger).up);
+	result_set(a, SPAN("the body"));
+	settle_within(a, LEDGER_COMPLETE, 300);
+	settled_is(a, LEDGER_LATE);
+	TURN_UNTIL(strstr(ledger_state(ledger).why, "read-only") != NULL);
+	configure("default_transaction_read_only", NULL);
+	TURN_UNTIL(ledger_state(ledger).up);
+	TURN_UNTIL(gauges[METRIC_unsettled_in_memory] == 0);
+	replayed(reserved(ledger, "k1", "content"), SPAN("the body"));
+	won(ledger, "k2", "content");
+}
+END_TEST
+
+START_TEST(a_server_that_is_not_durable_at_first_is_refused)
+{
+	struct attempt *a = NULL;
+
+	scratch_do("ALTER ROLE onceward SET synchronous_commit = off");
+	ledger = ledger_begin();
+	turn_for(300);
+	ck_assert(!ledger_state(ledger).up);
+	ck_assert(!ledger_state(ledger).durable);
+	why_is("synchronous_commit");
+	a = attempt_new(ledger, "k1", "content");
+	reserve(a);
+	unavailable_within(a, 1000, 3000);
+	rows_are("key", "true", 0);
+	scratch_do("ALTER ROLE onceward RESET synchronous_commit");
+	TURN_UNTIL(ledger_state(ledger).up);
+	ck_assert(ledger_state(ledger).durable);
+	won(ledger, "k1", "content");
+}
+END_TEST
+
+START_TEST(a_server_that_is_durable_no_more_gets_no_reservation)
+{
+	struct attempt *a = NULL, *b = NULL;
+
+	won(ledger, "k0", "content");
+	configure("synchronous_commit", "off");
+	a = attempt_new(ledger, "k1", "content");
+	b = attempt_new(ledger, "k2", "content");
+	a->leaves = true;
+	reserve(a);
+	reserve(b);
+	unavailable_within(a, 0, 1900);
+	unavailable_within(b, 0, 1900);
+	ck_assert(!ledger_state(ledger).durable);
+	TURN_UNTIL(!ledger_state(ledger).up);
+	why_is("synchronous_commit");
+	attempt_leave(b);
+	unavailable_within(reserved(ledger, "k3", "content"), 0, 3000);
+	configure("synchronous_commit", NULL);
+	TURN_UNTIL(ledger_state(ledger).up);
+	ck_assert(ledger_state(ledger).durable);
+	TURN_UNTIL(a->gone && b->gone);
+	rows_are("event", "kind = 4", 2);
+	rows_are("key", "true", 1);
+	won(ledger, "k1", "content");
+	won(ledger, "k3", "content");
+	won(ledger, "k2", "content");
+}
+END_TEST
+
+START_TEST(local_commits_are_refused_where_standbys_are_named)
+{
+	scratch_do("ALTER ROLE onceward SET synchronous_commit = local");
+	ledger = ledger_open(); /* no standby: local is all there is */
+	ledger_end(ledger);
+	configure("synchronous_standby_names", "nobody");
+	ledger = ledger_begin();
+	turn_for(300);
+	ck_assert(!ledger_state(ledger).up && !ledger_state(ledger).durable);
+	configure("synchronous_standby_names", NULL);
+	TURN_UNTIL(ledger_state(ledger).up);
+}
+END_TEST
+
+START_TEST(a_cancelled_wait_for_a_standby_is_no_reservation)
+{
+	struct attempt *a = attempt_new(ledger, "k1", "content");
+
+	configure("synchronous_standby_names", "nobody");
+	reserve(a);
+	TURN_UNTIL(scratch_number("SELECT count(*) FROM pg_stat_activity WHERE wait_event = "
+				  "'SyncRep'") == 1);
+	scratch_do("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = "
+		   "'SyncRep'");
+	unavailable_within(a, 1900, 3000);
+	attempt_leave(a);
+	rows_are("key", "true", 1); /* it can be seen, and is not believed */
+	configure("synchronous_standby_names", NULL);
+	TURN_UNTIL(a->gone);
+	rows_are("key", "true", 0);
+	rows_are("event", "kind = 4", 1);
+	log_says("warning");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ledger_faults");
+	TCase *t = tcase_create("faults"), *c = tcase_create("from the beginning");
+
+	tcase_add_checked_fixture(t, set_up_one, tear_down);
+	tcase_add_checked_fixture(c, set_up_server, tear_down);
+	tcase_set_timeout(t, 60);
+	tcase_set_timeout(c, 60);
+	tcase_add_test(t, a_reservation_that_is_late_is_unavailable_and_then_given_back);
+	tcase_add_test(t, a_reservation_that_loses_late_is_let_go_of);
+	tcase_add_test(t, what_never_left_is_taken_back_at_once);
+	tcase_add_loop_test(t, a_settle_that_is_late_is_recorded_in_the_background, 0, 3);
+	tcase_add_test(t, who_stays_after_a_late_answer_leaves_when_it_wants);
+	tcase_add_test(t, a_poisoned_reservation_is_refused_alone);
+	tcase_add_test(t, a_reservation_without_a_day_is_refused_alone);
+	tcase_add_test(t, a_poisoned_settle_is_fenced_alone);
+	tcase_add_loop_test(t, a_server_that_gives_up_on_reservations_is_too_slow, 0, 2);
+	tcase_add_loop_test(t, a_server_that_gives_up_on_settles_gets_them_again, 0, 2);
+	tcase_add_test(t, a_server_that_becomes_read_only_is_left_and_found_again);
+	tcase_add_test(t, a_server_that_is_durable_no_more_gets_no_reservation);
+	tcase_add_test(t, a_cancelled_wait_for_a_standby_is_no_reservation);
+	tcase_add_test(c, a_server_that_is_not_durable_at_first_is_refused);
+	tcase_add_test(c, local_commits_are_refused_where_standbys_are_named);
+	suite_add_tcase(s, t);
+	suite_add_tcase(s, c);
+	return run_on_scratch(s, "");
+}
