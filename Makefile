@@ -60,7 +60,7 @@ $(B)/schema.def: $(wildcard sql/schema/*.sql) scripts/sql-table | $(B)
 	scripts/sql-table SCHEMA sql/schema/*.sql > $@.new && mv $@.new $@
 
 # A test that defines a function itself keeps the real one out: it comes first.
-TEST = $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -o $@ $(filter-out %.def,$^) $(LDFLAGS) $(LDLIBS)
+TEST = $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -o $@ $(filter %.c %.a,$^) $(LDFLAGS) $(LDLIBS)
 $(B)/test_%: tests/unit/test_%.c $(B)/libonceward.a
 	$(TEST) $(shell pkg-config --libs check)
 $(B)/test_%: tests/contract/test_%.c $(B)/libonceward.a

@@ -17,6 +17,7 @@
 #include "log.h"
 #include "metrics.h"
 #include "office.h"
+#include "reload.h"
 #include "schema.h"
 #include "worker.h"
 
@@ -283,23 +284,33 @@ static void follow(struct gateway *g, const struct settings *settings)
 	log_info("gateway", "the settings of %s are in effect", g->file);
 }
 
+/* False: the log says why. */
+static bool may_follow(const struct gateway *g, const struct settings *settings)
+{
+	const char *restart = settings_needs_restart(g->settings, settings);
+	char why[512] = "";
+
+	if (restart)
+		log_error("settings", "%s", restart);
+	else if (!reload_allowed(g->settings, settings, why))
+		log_error("settings", "%s", why);
+	else
+		return true;
+	return false;
+}
+
 /* NULL where the file cannot be followed; the log says why. */
 static const struct settings *load_anew(const struct gateway *g)
 {
 	const struct settings *settings = NULL;
-	const char *restart = NULL;
 	struct buf lines;
 
 	buf_init(&lines, ERRORS_MAX);
 	settings = settings_load(g->file, &lines);
 	log_lines(&lines, !settings);
 	buf_fini(&lines);
-	if (!settings)
-		return NULL;
-	restart = settings_needs_restart(g->settings, settings);
-	if (!restart)
+	if (!settings || may_follow(g, settings))
 		return settings;
-	log_error("settings", "%s", restart);
 	settings_release(settings);
 	return NULL;
 }

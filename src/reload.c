@@ -14,6 +14,7 @@
 #include "mem.h"
 #include "pg.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #define PATIENCE_MS 5000 /* of the whole look */
@@ -28,7 +29,8 @@ struct look {
 	char error[256];   /* why the ledger does not tell */
 };
 
-enum told { TOLD_NONE, TOLD_ONE, TOLD_NOTHING };
+/* Is there such a record? */
+enum told { TOLD_NO, TOLD_YES, TOLD_NOTHING };
 
 static const char *operation_of(const struct settings *settings, size_t route)
 {
@@ -100,19 +102,21 @@ static enum told ask_name(struct look *look, const char *sql, const struct span 
 
 	if (!rows)
 		return TOLD_NOTHING;
-	told = pg_rows_count(rows) > 0 ? TOLD_ONE : TOLD_NONE;
-	if (told == TOLD_ONE)
+	told = pg_rows_count(rows) > 0 ? TOLD_YES : TOLD_NO;
+	if (told == TOLD_YES)
 		snprintf(name, 128, "%.*s", (int)pg_text(rows, 0, 0).len,
 			 pg_text(rows, 0, 0).at);
 	pg_rows_free(rows);
 	return told;
 }
 
+/* The inner LIMIT makes it one look into the index for each name, however long the list is. */
 static enum told look_at_list(struct look *look, char name[128])
 {
-	static const char sql[] = "SELECT name FROM unnest($1::text[]) AS name WHERE EXISTS ("
-				  "SELECT FROM onceward.attention AS a "
-				  "WHERE a.operation = convert_to(name, 'UTF8')) LIMIT 1";
+	static const char sql[] =
+		"SELECT name FROM unnest($1::text[]) AS name, LATERAL ("
+		"SELECT FROM onceward.attention AS a "
+		"WHERE a.operation = convert_to(name, 'UTF8') LIMIT 1) AS one LIMIT 1";
 
 	return ask_name(look, sql, &look->names, 1, name);
 }
@@ -150,9 +154,9 @@ static enum told look_in_flight(struct look *look, char name[128])
 		"$1::int8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYYMMDD')";
 	struct span back = span_of(look->back_ms);
 	struct pg_rows *days = ask(look, sql, &back, 1);
-	enum told told = days ? TOLD_NONE : TOLD_NOTHING;
+	enum told told = days ? TOLD_NO : TOLD_NOTHING;
 
-	for (size_t row = 0; told == TOLD_NONE && row < pg_rows_count(days); row++) {
+	for (size_t row = 0; told == TOLD_NO && row < pg_rows_count(days); row++) {
 		struct span params[3] = { look->names, pg_text(days, row, 0),
 					  pg_text(days, row, 1) };
 
@@ -187,14 +191,14 @@ static bool is_resolved(struct look *look, char why[WHY_SIZE])
 	char name[128] = "";
 	bool begun = begin(look);
 	enum told listed = begun ? look_at_list(look, name) : TOLD_NOTHING;
-	enum told in_flight = listed == TOLD_NONE ? look_in_flight(look, name) : listed;
+	enum told told = listed == TOLD_NO ? look_in_flight(look, name) : listed;
 
-	if (in_flight == TOLD_NOTHING)
+	if (told == TOLD_NOTHING)
 		return untold(look, why);
-	if (in_flight == TOLD_NONE)
+	if (told == TOLD_NO)
 		return true;
 	snprintf(why, WHY_SIZE,
-		 listed == TOLD_ONE ? "operation `%s` is gone from the settings, and there are "
+		 listed == TOLD_YES ? "operation `%s` is gone from the settings, and there are "
 				      "records of it whose result is unknown: they have to be "
 				      "resolved first"
 				    : "operation `%s` is gone from the settings, and requests "
@@ -229,8 +233,8 @@ bool reload_allowed(const struct settings *old, const struct settings *next, cha
 	if (names.len) {
 		buf_byte(&names, 0);
 		look.names = (struct span){ names.at, names.len - 1 };
-		snprintf(look.back_ms, sizeof(look.back_ms), "%lld",
-			 (long long)(longest_lease(old) + LATE_MS));
+		snprintf(look.back_ms, sizeof(look.back_ms), "%" PRId64,
+			 longest_lease(old) + LATE_MS);
 		allowed = ask_ledger(&look, old->ledger.conninfo, why);
 	}
 	buf_fini(&names);

@@ -176,7 +176,7 @@ static long disorder(const char *column)
 START_TEST(rows_are_written_in_order)
 {
 	struct attempt *all[40];
-	char key[16];
+	char key[32];
 
 	scratch_do(watch_order);
 	for (int i = 0; i < 40; i++) {

@@ -199,7 +199,7 @@ static long reads_of_all(void)
 START_TEST(all_waiters_of_a_worker_look_in_one_statement)
 {
 	struct attempt *all[MANY];
-	char key[16];
+	char key[32];
 	long before = 0, calls = 0;
 
 	ledger_end(ledger);
