@@ -58,6 +58,12 @@ static inline void forward_ended(struct served *served, const struct upstream_ca
 	served->forward_us = call->total_us;
 	served->bytes += call->held_more;
 }
+/* Counts what is held for a request beside its body and its call: a stored answer. */
+static inline void forward_hold(struct served *served, size_t bytes)
+{
+	served->bytes += bytes;
+	served->services->bytes += bytes;
+}
 /* The answer of a call that was ANSWERED, with its end-to-end fields, without those that only we may
  * set; a Location or Link that names the upstream's own authority is made relative. */
 struct http_answer forward_answer(const struct upstream_call *call);

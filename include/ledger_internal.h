@@ -45,6 +45,7 @@ struct ledger_link {
 	struct batch *batch; /* under way; NULL: idle */
 	struct pg_transaction session;
 	enum asked_instance asked; /* by its session */
+	unsigned long asked_for;   /* of which settings, counted */
 	int64_t session_us;        /* when the session's questions left */
 };
 
@@ -74,6 +75,7 @@ struct ledger {
 	struct loop_timer tick;
 	int64_t down_since_ms; /* when the last connection went; 0: one is up */
 	int64_t retry_at_ms; /* no batch before: the last one failed for no fault of its rows */
+	int64_t read_at_ms;  /* the same for reads */
 	size_t limit;        /* rows of a batch now: halved while one of them fails all */
 	size_t read_limit;   /* the same of reads */
 	bool settles_alone; /* after a failure: settles first, reservations in a batch of their own */
@@ -85,7 +87,7 @@ struct ledger {
 	int32_t instance; /* -1: none */
 	int64_t token, renewed_ms, renew_at_ms;
 	struct pg_transaction renewal;
-	bool renewing;
+	bool renewing, claiming;
 	enum asked_instance renewal_asked;
 	int64_t renewal_us;      /* when it was asked for */
 	int64_t clock_offset_us; /* PostgreSQL's clock minus the loop's */
@@ -97,7 +99,11 @@ struct ledger {
 	} * identities;    /* of operations of the settings, as far as asked */
 	size_t n_identities;
 	struct pg_transaction recheck;
-	bool rechecking, recheck_again;
+	unsigned long followed;  /* how many settings so far */
+	unsigned long rechecked; /* of which the operations are known */
+	unsigned long recheck_asked_for;
+	int64_t recheck_at_ms;
+	bool rechecking;
 	char gateway[128]; /* for people: host and worker */
 	char last_down[128];
 	atomic_bool up, durable;
@@ -136,8 +142,8 @@ void waiters_due(struct ledger *ledger, int64_t now_ms);
 /* ledger_session.c */
 void session_begin(struct ledger_link *link);
 void session_recheck(struct ledger *ledger); /* new settings: their operations and rules */
-void session_renew(struct ledger *ledger, int64_t now_ms);
-void session_return(struct ledger *ledger);
+/* A batch was not committed durably: no more until a new connection says that it is. */
+void session_not_durable(struct ledger_link *link);
 void session_publish(struct ledger *ledger);
 bool ledger_ready(const struct ledger *ledger);
 struct ledger_link *ledger_any_link(struct ledger *ledger); /* an up and checked one, or NULL */
@@ -152,6 +158,17 @@ struct row {
 	struct span fields, body; /* a body of NULL: not kept */
 };
 
+/* ledger_instance.c */
+enum asked_instance instance_ask(struct ledger *ledger,
+				 struct pg *pg); /* a step of a transaction */
+/* What came of it. False: the number is not ours, or none was free. */
+bool instance_take(struct ledger *ledger, enum asked_instance asked, const struct pg_rows *rows,
+		   int64_t asked_us);
+void instance_missing(struct ledger *ledger, bool claiming); /* says so */
+void instance_clock(struct ledger *ledger, int64_t server_us);
+void instance_renew(struct ledger *ledger, int64_t now_ms);
+void instance_return(struct ledger *ledger); /* an orderly end */
+
 /* ledger_row.c: bytes in rows */
 int64_t ledger_clock_us(const struct ledger *ledger); /* PostgreSQL's */
 int64_t op_id_make(struct ledger *ledger);
@@ -164,3 +181,6 @@ bool row_parse_fields(struct arena *arena, struct span text, struct http_fields 
 /* Over `answer` with its fields as they stand in the row. */
 void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
 	      const struct row *row, unsigned char out[32]);
+/* Does a completed record's row fit its hash, for this request's account, operation and key? Parses `fields`. */
+bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fields,
+	      struct span hash);

@@ -32,7 +32,6 @@ struct problem_about {
 	struct span request_id; /* the logical request id; empty: none */
 	struct span owner;      /* whom to call; empty: none */
 	bool may_have_executed; /* of the key: CONTRACT 10 */
-	bool enforced;          /* adds Idempotency-Verdict */
 	unsigned retry_after;   /* seconds; 0: no field */
 	struct span allow;      /* for method_not_allowed */
 	/* further members, text; each name has a value */

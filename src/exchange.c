@@ -378,6 +378,7 @@ static void replay(struct exchange *x)
 {
 	struct http_answer with = exchange_replay(x);
 
+	forward_hold(&x->served, with.body.len);
 	metrics_add(services_of(x)->metrics, METRIC_replays_total,
 		    x->idempotency->metrics_operation, 1);
 	answer(x, VERDICT_REPLAYED, &with);

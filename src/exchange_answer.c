@@ -149,7 +149,6 @@ struct http_answer exchange_refusal(struct exchange *x, enum problem problem,
 		.detail = span_of(detail),
 		.owner = span_of(x->idempotency->owner),
 		.may_have_executed = may_have_executed(x),
-		.enforced = true,
 		.retry_after = retry_after(x, problem),
 	};
 

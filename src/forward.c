@@ -26,10 +26,11 @@ bool forward_admit(struct served *served, size_t body_bytes)
 	struct services *services = served->services;
 	size_t room = answer_room(services);
 
-	/* more than the maximum is held after a reload that lowered it */
-	if (services->bytes > services->bytes_max ||
-	    body_bytes > services->bytes_max - services->bytes ||
-	    room > services->bytes_max - services->bytes - body_bytes)
+	/* Whoever is alone comes in, whatever the share. More than the maximum is held after a reload
+	 * that lowered it. */
+	if (services->bytes && (services->bytes > services->bytes_max ||
+				body_bytes > services->bytes_max - services->bytes ||
+				room > services->bytes_max - services->bytes - body_bytes))
 		return false;
 	served->room = room;
 	served->bytes = body_bytes + room;
@@ -165,22 +166,26 @@ static bool answer_field_ours(struct span name)
 	return false;
 }
 
-/* How much of a reference names the server itself: scheme and authority, or nothing. */
+/* Does the reference begin with that much of the server's URL, and end there or go on with a path? */
+static bool begins_with(struct span reference, const char *url, size_t len)
+{
+	return reference.len >= len && strncasecmp(reference.at, url, len) == 0 &&
+	       (reference.len == len || strchr("/?#>", reference.at[len]));
+}
+
+/* How much of a reference names the server itself: scheme and authority, or nothing. The
+ * scheme's own port may be left out. */
 static size_t own_prefix(struct span reference, const struct server *server)
 {
 	size_t len = strlen(server->url);
 	const char *port = strrchr(server->url, ':');
 
-	if (reference.len > len && strncasecmp(reference.at, server->url, len) == 0 &&
-	    strchr("/?#>", reference.at[len]))
+	if (begins_with(reference, server->url, len))
 		return len;
 	if (strcmp(port, server->tls ? ":443" : ":80") != 0)
 		return 0;
-	len -= strlen(port); /* the scheme's own port may be left out */
-	if (reference.len > len && strncasecmp(reference.at, server->url, len) == 0 &&
-	    strchr("/?#>", reference.at[len]))
-		return len;
-	return 0;
+	len -= strlen(port);
+	return begins_with(reference, server->url, len) ? len : 0;
 }
 
 static size_t own_authority(struct span reference, const struct upstream_settings *upstream)
@@ -205,10 +210,13 @@ static struct span relative(const struct upstream_call *call, struct span value,
 		bool here = link ? i > 0 && value.at[i - 1] == '<' : i == 0;
 		size_t own = here ? own_authority(rest, call->upstream) : 0;
 
-		if (own && value.at[i + own] != '/')
+		if (rest.len > own + 1 && own && memcmp(rest.at + own, "//", 2) == 0)
+			own = 0; /* what is left would name another authority */
+		if (own && (rest.len == own || rest.at[own] != '/'))
 			buf_byte(&out, '/');
 		i += own;
-		buf_byte(&out, value.at[i++]);
+		if (i < value.len)
+			buf_byte(&out, value.at[i++]);
 	}
 	copy = arena_copy(call->arena, buf_view(&out));
 	buf_fini(&out);

@@ -112,7 +112,7 @@ void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 	}
 	entry->first_seen = op_id_ms(entry->op_id) / 1000;
 	entry->lease_left_ms =
-		entry->idempotency->lease - (loop_now(ledger->loop) - entry->sent_ms);
+		entry->idempotency->lease - (loop_clock_us() / 1000 - entry->sent_ms);
 	entry_found(ledger, entry, LEDGER_WON, NULL);
 }
 
@@ -217,7 +217,8 @@ static void tick(struct loop_timer *timer)
 	int64_t now = loop_now(ledger->loop);
 	struct list *next = NULL;
 
-	session_renew(ledger, now);
+	instance_renew(ledger, now);
+	session_recheck(ledger);
 	waiters_due(ledger, now);
 	for (struct list *at = ledger->busy.next; at != &ledger->busy; at = next) {
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, busy_link);
@@ -280,6 +281,9 @@ static void link_down(void *arg, const char *why)
 	else if (strncmp(why, ledger->last_down, sizeof(ledger->last_down) - 1) != 0)
 		log_warning(ledger->who, "PostgreSQL can't be used: %s", why);
 	snprintf(ledger->last_down, sizeof(ledger->last_down), "%s", why);
+	if (!link->checked && strstr(why, "cannot be prepared"))
+		atomic_store(&ledger->why,
+			     "its tables can't be used: has `onceward migrate` been run?");
 	link->checked = false;
 	if (!ledger_any_link(ledger) && !ledger->down_since_ms)
 		ledger->down_since_ms = loop_now(ledger->loop);
@@ -336,7 +340,9 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 
 void ledger_free(struct ledger *ledger)
 {
-	session_return(ledger);
+	instance_return(ledger);
+	for (size_t i = 0; i < ledger->n_links; i++) /* what ends now asks none of them */
+		ledger->links[i].checked = false;
 	for (size_t i = 0; i < ledger->n_links; i++)
 		pg_free(ledger->links[i].pg);
 	loop_timer_stop(ledger->loop, &ledger->tick);
@@ -355,5 +361,6 @@ void ledger_follow(struct ledger *ledger, const struct settings *settings)
 	settings_hold(settings);
 	settings_release(ledger->settings);
 	ledger->settings = settings;
+	ledger->followed++;
 	session_recheck(ledger);
 }

@@ -19,6 +19,7 @@
 struct read {
 	struct pg_transaction transaction;
 	struct ledger *ledger;
+	struct ledger_link *link;
 	unsigned rows_step;
 	size_t n;
 	bool *seen;
@@ -58,12 +59,24 @@ static int32_t of_day(const struct ledger_entry *entry)
 	return entry->state == ENTRY_TO_CHECK ? entry->day : entry->record_day;
 }
 
-static struct read *read_new(struct ledger *ledger, size_t n,
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static size_t batch_max(const struct ledger *ledger)
+{
+	return (size_t)ledger->settings->ledger.batch_max;
+}
+
+static struct read *read_new(struct ledger *ledger, struct ledger_link *link,
 			     void (*done)(struct pg_transaction *))
 {
+	size_t n = batch_max(ledger);
 	struct read *read = mem_alloc(sizeof(*read) + n * sizeof(struct ledger_entry *));
 
 	read->ledger = ledger;
+	read->link = link;
 	read->seen = mem_alloc(n);
 	read->transaction.done = done;
 	return read;
@@ -73,16 +86,6 @@ static void read_free(struct read *read)
 {
 	mem_free(read->seen);
 	mem_free(read);
-}
-
-static size_t smaller(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-static size_t batch_max(const struct ledger *ledger)
-{
-	return (size_t)ledger->settings->ledger.batch_max;
 }
 
 /* Moves entries of that day out of the queue into the read. */
@@ -120,6 +123,29 @@ static void unreadable(struct ledger *ledger, struct ledger_entry *entry)
 		entry_found(ledger, entry, LEDGER_UNAVAILABLE, "the record can't be read");
 }
 
+/* An entry whose read failed goes back; one whose exchange has gone only wants to know its own row. */
+static void put_back(struct ledger *ledger, struct ledger_entry *entry, struct list *queue,
+		     enum entry_state state)
+{
+	if (entry->answered && state == ENTRY_TO_READ_RECORD)
+		entry_conclude(ledger, entry);
+	else
+		entry_queue(ledger, entry, queue, state);
+}
+
+/* Did the read commit, and, where it must confirm a row, durably? */
+static bool believed(struct read *read)
+{
+	const struct pg_transaction *transaction = &read->transaction;
+
+	if (transaction->outcome != PG_COMMITTED)
+		return false;
+	if (read->rows_step == 0 || pg_int(transaction->rows[0], 0, 0))
+		return true;
+	session_not_durable(read->link);
+	return false;
+}
+
 /* Back into the queue it came from: the read failed or was lost. What fails together is read in
  * halves, so that one row that can't be read is no more than one. */
 static bool again(struct read *read, struct list *queue, enum entry_state state)
@@ -127,21 +153,22 @@ static bool again(struct read *read, struct list *queue, enum entry_state state)
 	struct ledger *ledger = read->ledger;
 	bool failed = read->transaction.outcome == PG_FAILED;
 
-	if (read->transaction.outcome == PG_COMMITTED) {
+	if (believed(read)) {
 		ledger->read_limit = smaller(ledger->read_limit * 2, batch_max(ledger));
 		return false;
 	}
 	if (failed) {
 		log_error(ledger->who, "a read of %zu failed: %s (SQLSTATE %s)", read->n,
 			  read->transaction.message, read->transaction.sqlstate);
-		ledger->retry_at_ms = loop_now(ledger->loop) + LEDGER_RETRY_MS;
 		ledger->read_limit = read->n > 1 ? read->n / 2 : 1;
+		if (read->n == 1)
+			ledger->read_at_ms = loop_now(ledger->loop) + LEDGER_RETRY_MS;
 	}
 	if (failed && read->n == 1) {
 		unreadable(ledger, read->entries[0]);
 	} else {
 		for (size_t i = 0; i < read->n; i++)
-			entry_queue(ledger, read->entries[i], queue, state);
+			put_back(ledger, read->entries[i], queue, state);
 	}
 	read_free(read);
 	return true;
@@ -257,7 +284,7 @@ static void keys_done(struct pg_transaction *transaction)
 
 static void read_keys(struct ledger *ledger, struct ledger_link *link)
 {
-	struct read *read = read_new(ledger, batch_max(ledger), keys_done);
+	struct read *read = read_new(ledger, link, keys_done);
 	bool doubt = false;
 
 	take(read, &ledger->to_read_key, ENTRY_READING_KEY, ANY_DAY);
@@ -280,7 +307,18 @@ static void read_keys(struct ledger *ledger, struct ledger_link *link)
 /* --- records --- */
 
 /* The columns of read_records. */
-enum { R_PLACE, R_KIND, R_STATUS, R_FIELDS, R_BODY, R_HASH, R_WRITER, R_AT, R_LEASE_LEFT };
+enum {
+	R_PLACE,
+	R_KIND,
+	R_STATUS,
+	R_FIELDS,
+	R_BODY,
+	R_HASH,
+	R_WRITER,
+	R_AT,
+	R_LEASE_LEFT,
+	R_LEFT_OUT
+};
 
 /* A poll need not look at a lease that was seen to hold longer. */
 static bool lease_is_due(const struct ledger *ledger, const struct ledger_entry *entry)
@@ -320,18 +358,6 @@ static struct span copy(struct ledger_entry *entry, struct pg_rows *rows, size_t
 	return arena_copy(entry->arena, pg_bytes(rows, row, column));
 }
 
-/* Does the row say what was written, for whom it was written? */
-static bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fields,
-		     struct span hash)
-{
-	unsigned char due[32];
-
-	row_hash(ledger, entry, entry->record_op_id,
-		 &(struct row){ entry->stored.status, fields, entry->stored.body }, due);
-	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
-	       row_parse_fields(entry->arena, fields, &entry->stored.fields);
-}
-
 static void completed(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
 		      size_t row)
 {
@@ -367,6 +393,10 @@ static void record_found(struct ledger *ledger, struct ledger_entry *entry,
 {
 	if (pg_is_null(rows, row, R_KIND)) {
 		no_event(ledger, entry, rows, row);
+		return;
+	}
+	if (pg_int(rows, row, R_LEFT_OUT)) {
+		entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
 		return;
 	}
 	switch (pg_int(rows, row, R_KIND)) {
@@ -424,7 +454,7 @@ static void records_done(struct pg_transaction *transaction)
 /* The records of one day, the one of the first in the queue. */
 static void read_records(struct ledger *ledger, struct ledger_link *link, struct list *queue)
 {
-	struct read *read = read_new(ledger, batch_max(ledger), records_done);
+	struct read *read = read_new(ledger, link, records_done);
 	bool checking = queue == &ledger->to_check;
 	int32_t day = of_day(entry_of(queue->next));
 
@@ -453,7 +483,7 @@ void ledger_read(struct ledger *ledger)
 {
 	struct ledger_link *link = ledger_any_link(ledger);
 
-	if (!link || loop_now(ledger->loop) < ledger->retry_at_ms)
+	if (!link || loop_now(ledger->loop) < ledger->read_at_ms)
 		return;
 	while (!list_empty(&ledger->to_read_key))
 		read_keys(ledger, link);

@@ -165,3 +165,15 @@ void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t o
 	hash_add_span(hash, row->body);
 	hash_end(hash, out);
 }
+
+/* Does the row say what was written, for whom it was written? */
+bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fields,
+	      struct span hash)
+{
+	unsigned char due[32];
+
+	row_hash(ledger, entry, entry->record_op_id,
+		 &(struct row){ entry->stored.status, fields, entry->stored.body }, due);
+	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
+	       row_parse_fields(entry->arena, fields, &entry->stored.fields);
+}

@@ -176,33 +176,6 @@ static void send_operations(struct ledger *ledger, struct pg *pg)
 	mem_free(all);
 }
 
-static void send_number(struct ledger *ledger, struct pg *pg, enum query query)
-{
-	struct pg_params *p = &ledger->params;
-
-	pg_params_clear(p);
-	pg_add_int(p, PG_INT4, ledger->instance);
-	pg_add_int(p, PG_INT8, ledger->token);
-	pg_add_int(p, PG_INT8, ledger->op_ms);
-	pg_send(pg, query, p);
-}
-
-/* A number of our own, or that the one we have goes on being ours. */
-static enum asked_instance send_instance(struct ledger *ledger, struct pg *pg)
-{
-	struct pg_params *p = &ledger->params;
-
-	if (ledger->instance >= 0) {
-		send_number(ledger, pg, QUERY_instance_renew);
-		return ASKED_RENEWAL;
-	}
-	pg_params_clear(p);
-	pg_add_int(p, PG_INT8, ledger->token);
-	pg_add_bytes(p, span_of(ledger->gateway));
-	pg_send(pg, QUERY_instance_claim, p);
-	return ASKED_CLAIM;
-}
-
 /* --- the answers --- */
 
 static bool ledger_holds(const struct pg_rows *held, const struct idempotency_settings *mine)
@@ -214,11 +187,18 @@ static bool ledger_holds(const struct pg_rows *held, const struct idempotency_se
 	return false;
 }
 
-static void take_identities(struct ledger *ledger, const struct pg_rows *held)
+/* What was asked for older settings says nothing of these. */
+static void take_identities(struct ledger *ledger, const struct pg_rows *held,
+			    unsigned long asked_for)
 {
 	size_t n = 0;
 	const struct idempotency_settings **all = operations(ledger->settings, &n);
 
+	if (asked_for != ledger->followed) {
+		mem_free(all);
+		return;
+	}
+	ledger->rechecked = asked_for;
 	mem_free(ledger->identities);
 	ledger->identities = mem_alloc(sizeof(*ledger->identities) * (n + 1));
 	ledger->n_identities = n;
@@ -275,33 +255,6 @@ static const char *session_refused(struct ledger *ledger, const struct pg_rows *
 	return take_secrets(ledger, rows) ? NULL : "the ledger's secrets are missing";
 }
 
-static void set_clock(struct ledger *ledger, int64_t server_us)
-{
-	ledger->clock_offset_us = server_us - loop_clock_us();
-}
-
-/* False: the number is not ours, or none was free. */
-static bool take_instance(struct ledger *ledger, enum asked_instance asked,
-			  const struct pg_rows *rows, int64_t asked_us)
-{
-	if (pg_rows_count(rows) == 0) {
-		ledger->instance = -1;
-		return false;
-	}
-	if (asked == ASKED_CLAIM && ledger->instance < 0) {
-		ledger->instance = (int32_t)pg_int(rows, 0, 0);
-		if (ledger->op_ms <=
-		    pg_int(rows, 0, 1)) /* above what others made of the number */
-			ledger->op_ms = pg_int(rows, 0, 1) + 1;
-		ledger->op_count = 0;
-	} else if (asked == ASKED_RENEWAL) {
-		set_clock(ledger, pg_int(rows, 0, 0));
-	}
-	ledger->renewed_ms = asked_us / 1000;
-	ledger->renew_at_ms = ledger->renewed_ms + LEDGER_RENEW_MS;
-	return true;
-}
-
 static void refuse_session(struct ledger_link *link, const char *why)
 {
 	struct ledger *ledger = link->ledger;
@@ -310,19 +263,30 @@ static void refuse_session(struct ledger_link *link, const char *why)
 	pg_drop(link->pg, why);
 }
 
+static void session_failed(struct ledger_link *link, const struct pg_transaction *transaction)
+{
+	const char *why = "its tables can't be used: has `onceward migrate` been run?";
+
+	if (strcmp(transaction->sqlstate, "25006") == 0)
+		why = "the server is a standby or read-only";
+	if (atomic_load(&link->ledger->why) != why) /* else it was said a second ago */
+		log_error(link->ledger->who, "the ledger can't be used: %s: %s (SQLSTATE %s)",
+			  why, transaction->message, transaction->sqlstate);
+	refuse_session(link, why);
+}
+
 static void session_done(struct pg_transaction *transaction)
 {
 	struct ledger_link *link = container_of(transaction, struct ledger_link, session);
 	struct ledger *ledger = link->ledger;
 	const char *why = NULL;
 
+	if (link->asked == ASKED_CLAIM)
+		ledger->claiming = false;
 	if (transaction->outcome == PG_LOST)
 		return;
 	if (transaction->outcome == PG_FAILED) {
-		log_error(ledger->who, "the ledger can't be used: %s (SQLSTATE %s)",
-			  transaction->message, transaction->sqlstate);
-		refuse_session(link,
-			       "its tables can't be used: has `onceward migrate` been run?");
+		session_failed(link, transaction);
 		return;
 	}
 	why = session_refused(ledger, transaction->rows[0]);
@@ -330,12 +294,13 @@ static void session_done(struct pg_transaction *transaction)
 		refuse_session(link, why);
 		return;
 	}
-	set_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK));
-	take_identities(ledger, transaction->rows[2]);
+	instance_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK));
+	take_identities(ledger, transaction->rows[2], link->asked_for);
 	link->checked = true;
 	if (link->asked != ASKED_NOTHING &&
-	    !take_instance(ledger, link->asked, transaction->rows[4], link->session_us))
-		ledger->renew_at_ms = 0; /* the number went to somebody else: claim another */
+	    !instance_take(ledger, link->asked, transaction->rows[4], link->session_us))
+		instance_missing(ledger,
+				 link->asked == ASKED_CLAIM); /* a tick claims another */
 	session_publish(ledger);
 	loop_wake(ledger->loop); /* what is queued goes out now */
 }
@@ -347,61 +312,30 @@ void session_begin(struct ledger_link *link)
 	link->session.done = session_done;
 	link->session_us = loop_clock_us();
 	link->asked = ASKED_NOTHING;
+	link->asked_for = ledger->followed;
 	pg_begin(link->pg, &link->session);
 	pg_params_clear(&ledger->params);
 	pg_send(link->pg, QUERY_session, &ledger->params);
 	send_operations(ledger, link->pg);
-	if (ledger->instance >= 0 || link == &ledger->links[0]) /* one claim is enough */
-		link->asked = send_instance(ledger, link->pg);
+	if (ledger->instance >= 0 || !ledger->claiming) /* one claim is enough */
+		link->asked = instance_ask(ledger, link->pg);
 	pg_end(link->pg);
 	pg_flush(link->pg);
 }
 
 /* --- as time goes on --- */
 
-static void renewal_done(struct pg_transaction *transaction)
-{
-	struct ledger *ledger = container_of(transaction, struct ledger, renewal);
-	bool claiming = ledger->renewal_asked == ASKED_CLAIM;
-
-	ledger->renewing = false;
-	ledger->renew_at_ms =
-		loop_now(ledger->loop) + LEDGER_RENEW_MS / 10; /* after a failure */
-	if (transaction->outcome != PG_COMMITTED)
-		return;
-	if (!take_instance(ledger, ledger->renewal_asked, transaction->rows[0],
-			   ledger->renewal_us))
-		log_error(ledger->who,
-			  claiming ? "no instance number is free: 2048 gateway threads "
-				     "were started within the last hour"
-				   : "the instance number was given to somebody else");
-	session_publish(ledger);
-}
-
-void session_renew(struct ledger *ledger, int64_t now_ms)
-{
-	struct ledger_link *link = ledger_any_link(ledger);
-
-	if (!link || ledger->renewing || now_ms < ledger->renew_at_ms)
-		return;
-	ledger->renewing = true;
-	ledger->renewal.done = renewal_done;
-	ledger->renewal_us = loop_clock_us();
-	pg_begin(link->pg, &ledger->renewal);
-	ledger->renewal_asked = send_instance(ledger, link->pg);
-	pg_end(link->pg);
-	pg_flush(link->pg);
-}
-
 static void recheck_done(struct pg_transaction *transaction)
 {
 	struct ledger *ledger = container_of(transaction, struct ledger, recheck);
 
 	ledger->rechecking = false;
+	ledger->recheck_at_ms = loop_now(ledger->loop);
 	if (transaction->outcome == PG_COMMITTED)
-		take_identities(ledger, transaction->rows[1]);
-	if (transaction->outcome == PG_FAILED || ledger->recheck_again)
-		session_recheck(ledger);
+		take_identities(ledger, transaction->rows[1], ledger->recheck_asked_for);
+	else
+		ledger->recheck_at_ms += LEDGER_RENEW_MS / 10;
+	session_recheck(ledger);
 }
 
 /* The settings are new. A connection that is made later asks by itself. */
@@ -409,10 +343,11 @@ void session_recheck(struct ledger *ledger)
 {
 	struct ledger_link *link = ledger_any_link(ledger);
 
-	ledger->recheck_again = ledger->rechecking;
-	if (!link || ledger->rechecking)
+	if (!link || ledger->rechecking || ledger->rechecked == ledger->followed ||
+	    loop_now(ledger->loop) < ledger->recheck_at_ms)
 		return;
 	ledger->rechecking = true;
+	ledger->recheck_asked_for = ledger->followed;
 	ledger->recheck.done = recheck_done;
 	pg_begin(link->pg, &ledger->recheck);
 	send_operations(ledger, link->pg);
@@ -420,27 +355,18 @@ void session_recheck(struct ledger *ledger)
 	pg_flush(link->pg);
 }
 
-static void returned(struct pg_transaction *transaction)
+/* A batch was not committed durably. A connection that is made anew is asked anew. */
+void session_not_durable(struct ledger_link *link)
 {
-	struct ledger *ledger = container_of(transaction, struct ledger, renewal);
+	struct ledger *ledger = link->ledger;
 
-	ledger->renewing = false;
-}
-
-/* An orderly end. Not worth waiting for long: an unreturned number is free again in an hour. */
-void session_return(struct ledger *ledger)
-{
-	struct ledger_link *link = ledger_any_link(ledger);
-	int64_t until = loop_clock_us() + 500000;
-
-	if (!link || ledger->renewing || ledger->instance < 0)
-		return;
-	ledger->renewing = true;
-	ledger->renewal.done = returned;
-	pg_begin(link->pg, &ledger->renewal);
-	send_number(ledger, link->pg, QUERY_instance_return);
-	pg_end(link->pg);
-	pg_flush(link->pg);
-	while (ledger->renewing && loop_clock_us() < until)
-		loop_wait(ledger->loop, 50);
+	if (!link->checked)
+		return; /* said already, for another part of the same batch */
+	atomic_store(&ledger->durable, false);
+	atomic_store(&ledger->why,
+		     "synchronous_commit is off or local: commits are not durable");
+	log_error(ledger->who,
+		  "synchronous_commit is off or local for this role or database: what is "
+		  "written could be lost, so nothing is forwarded");
+	pg_drop(link->pg, "commits are not durable");
 }

@@ -134,20 +134,6 @@ static void take_returned(struct pg_rows *rows, struct list *from, struct list *
 	}
 }
 
-/* The connection asks again when it is made anew. */
-static void not_durable(struct ledger_link *link)
-{
-	struct ledger *ledger = link->ledger;
-
-	atomic_store(&ledger->durable, false);
-	atomic_store(&ledger->why,
-		     "synchronous_commit is off or local: commits are not durable");
-	log_error(ledger->who,
-		  "synchronous_commit is off or local for this role or database: a "
-		  "reservation could be lost, so nothing is forwarded");
-	pg_drop(link->pg, "commits are not durable");
-}
-
 static void won_but_not_durable(struct ledger *ledger, struct ledger_entry *entry)
 {
 	atomic_store(&ledger->durable, false);
@@ -170,7 +156,7 @@ static void reserves_ended(struct ledger *ledger, struct batch *batch)
 	size_t row = 0;
 
 	if (pg_rows_count(rows) && !pg_int(rows, 0, 3))
-		not_durable(batch->link);
+		session_not_durable(batch->link);
 	list_init(&won);
 	take_returned(rows, &batch->reserves, &won); /* in the rows' order */
 	while ((at = list_shift(&batch->reserves)) != NULL)
@@ -187,8 +173,19 @@ static void reserves_ended(struct ledger *ledger, struct batch *batch)
 	}
 }
 
-static void settles_ended(struct ledger *ledger, struct pg_rows *rows, struct list *list)
+/* What is written and not durable is written again, on a connection that is: that will find the
+ * slot taken, look who took it, and believe that only behind a commit that is durable. */
+static void settle_again(struct ledger *ledger, struct list *settled)
 {
+	struct list *at = NULL;
+
+	while ((at = list_shift(settled)) != NULL)
+		entry_queue(ledger, entry_of(at), &ledger->to_settle, ENTRY_TO_SETTLE);
+}
+
+static void settles_ended(struct ledger_link *link, struct pg_rows *rows, struct list *list)
+{
+	struct ledger *ledger = link->ledger;
 	struct list settled;
 	struct list *at = NULL;
 
@@ -196,6 +193,10 @@ static void settles_ended(struct ledger *ledger, struct pg_rows *rows, struct li
 	take_returned(rows, list, &settled);
 	while ((at = list_shift(list)) != NULL)
 		entry_queue(ledger, entry_of(at), &ledger->to_check, ENTRY_TO_CHECK);
+	if (pg_rows_count(rows) && !pg_int(rows, 0, 1)) {
+		session_not_durable(link);
+		settle_again(ledger, &settled);
+	}
 	while ((at = list_shift(&settled)) != NULL)
 		entry_settled(ledger, entry_of(at), LEDGER_SETTLED);
 }
@@ -210,10 +211,10 @@ static void committed(struct ledger *ledger, struct batch *batch)
 	ledger_write(ledger); /* before the results are worked on: the server need not wait */
 	pg_flush(batch->link->pg);
 	if (batch->settle_step >= 0)
-		settles_ended(ledger, batch->transaction.rows[batch->settle_step],
+		settles_ended(batch->link, batch->transaction.rows[batch->settle_step],
 			      &batch->completions);
 	if (batch->release_step >= 0)
-		settles_ended(ledger, batch->transaction.rows[batch->release_step],
+		settles_ended(batch->link, batch->transaction.rows[batch->release_step],
 			      &batch->releases);
 	if (batch->reserve_step >= 0)
 		reserves_ended(ledger, batch);
@@ -227,8 +228,7 @@ static void refuse_reserves(struct ledger *ledger, struct batch *batch, const ch
 		struct ledger_entry *entry = entry_of(at);
 
 		if (entry->doubt) { /* an earlier try may stand there: go on until that is known */
-			entry->state = ENTRY_TO_RESERVE;
-			list_append(&ledger->to_reserve, at);
+			entry_queue(ledger, entry, &ledger->to_read_key, ENTRY_TO_READ_KEY);
 		} else {
 			entry_found(ledger, entry, LEDGER_UNAVAILABLE, why);
 		}
@@ -283,6 +283,8 @@ static void failed(struct ledger *ledger, struct batch *batch)
 	requeue_all(ledger, batch, false);
 	if (is(batch, "25006"))
 		pg_drop(batch->link->pg, "the server is read-only");
+	else if (is_class(batch, "26") || is_class(batch, "42") || is_class(batch, "0A"))
+		pg_drop(batch->link->pg, "the server does not know our statements any more");
 }
 
 static void batch_done(struct pg_transaction *transaction)

@@ -31,7 +31,6 @@ static void turn_away(struct listener *l, int fd)
 	static const struct problem_about about = {
 		.problem = PROBLEM_OVERLOADED,
 		.may_have_executed = true, /* nobody has looked for a key */
-		.enforced = true,
 		.retry_after = 1,
 	};
 	char unread[4096];

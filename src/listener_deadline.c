@@ -36,7 +36,6 @@ static void time_out(struct connection *c)
 		.problem = PROBLEM_REQUEST_TIMEOUT,
 		/* before the head is complete nobody knows whether there is a key */
 		.may_have_executed = !c->inbound || !c->inbound->begun || c->inbound->keyed,
-		.enforced = true,
 	};
 
 	metrics_add(c->listener->metrics, METRIC_requests_total,

@@ -126,7 +126,6 @@ static void refuse(struct inbound *in, const struct listener_checked *checked)
 		.status = checked->status,
 		.detail = span_of(checked->why),
 		.may_have_executed = checked->keyed,
-		.enforced = true,
 	};
 
 	metrics_add(in->listener->metrics, METRIC_requests_total,

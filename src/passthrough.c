@@ -88,14 +88,17 @@ void passthrough_head(struct served *served, const struct account_settings *acco
 		account ? account_of(account, &served->request, &name, &why) : PROBLEM_NONE;
 	size_t announced = listener_body_announced(&served->request);
 	bool chunked = announced == SIZE_MAX;
+	size_t quarter = served->services->bytes_max / 4;
+	size_t most =
+		chunked ? (quarter < BODY_MAX_CHUNKED ? quarter : BODY_MAX_CHUNKED) : BODY_MAX;
 
 	served->body = body;
 	if (problem)
 		refuse(served, problem, why);
 	else if (!chunked && announced > BODY_MAX)
 		refuse(served, PROBLEM_BODY_TOO_LARGE, NULL);
-	else if (!forward_admit(served, chunked ? BODY_MAX_CHUNKED : announced))
+	else if (!forward_admit(served, chunked ? most : announced))
 		refuse(served, PROBLEM_OVERLOADED, NULL);
 	else
-		listener_read_body(&served->request, chunked ? BODY_MAX_CHUNKED : BODY_MAX);
+		listener_read_body(&served->request, most);
 }

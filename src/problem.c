@@ -142,9 +142,7 @@ struct http_answer problem_answer(struct arena *arena, const struct problem_abou
 			 arena_format(arena, "%u", about->retry_after));
 	if (about->allow.len > 0)
 		http_add(fields, SPAN("Allow"), about->allow);
-	if (about->enforced)
-		http_add(fields, SPAN("Idempotency-Verdict"),
-			 span_of(problem_code(about->problem)));
+	http_add(fields, SPAN("Idempotency-Verdict"), span_of(problem_code(about->problem)));
 	if (about->request_id.len > 0)
 		http_add(fields, SPAN("Idempotency-Request-Id"), about->request_id);
 	answer.body = body_of(arena, about, status);

@@ -13,6 +13,7 @@
 #include "loop.h"
 #include "mem.h"
 #include "pg.h"
+#include "schema.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -222,6 +223,33 @@ static bool ask_ledger(struct look *look, const char *conninfo, char why[WHY_SIZ
 	return resolved;
 }
 
+/* Responses of a longer retention need partitions that are not there yet. */
+static bool make_days(const struct settings *next, char why[WHY_SIZE])
+{
+	const struct ledger_settings *ledger = &next->ledger;
+	const char *conninfo =
+		ledger->maintenance_conninfo ? ledger->maintenance_conninfo : ledger->conninfo;
+	char error[256] = "";
+	struct buf said;
+	struct pg_session *session = pg_session_open(conninfo, PATIENCE_MS, error);
+	bool made = false;
+
+	buf_init(&said, (size_t)64 * 1024);
+	if (session) {
+		made = schema_migrate(session, schema_days_needed(next) + SCHEMA_DAYS_AHEAD,
+				      &said, error);
+		pg_session_close(session);
+	}
+	buf_fini(&said);
+	if (!made)
+		snprintf(why, WHY_SIZE,
+			 "the largest retention is longer than before, and the ledger's days "
+			 "cannot be "
+			 "made: %.200s",
+			 error);
+	return made;
+}
+
 bool reload_allowed(const struct settings *old, const struct settings *next, char why[512])
 {
 	struct look look = { 0 };
@@ -238,5 +266,7 @@ bool reload_allowed(const struct settings *old, const struct settings *next, cha
 		allowed = ask_ledger(&look, old->ledger.conninfo, why);
 	}
 	buf_fini(&names);
+	if (allowed && schema_days_needed(next) > schema_days_needed(old))
+		allowed = make_days(next, why);
 	return allowed;
 }

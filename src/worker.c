@@ -12,6 +12,7 @@
 #include "log.h"
 #include "passthrough.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -114,6 +115,23 @@ static void pass(struct served *served, const struct route *route)
 	passthrough_head(served, safe && route->idempotency ? NULL : route->account);
 }
 
+/* Connection takes the fields that it names off the way (RFC 9110 7.6.1): not those that say who
+ * asks, which the API behind us may rely on as we do. */
+static bool drops_account(const struct served *served)
+{
+	const struct settings *settings = served->settings;
+	const struct http_fields *fields = &served->request.fields;
+
+	if (!http_find(fields, SPAN("Connection"), NULL))
+		return false;
+	for (size_t i = 0; i < settings->n_accounts; i++)
+		if (settings->accounts[i].header &&
+		    http_list_has(fields, SPAN("Connection"),
+				  span_of(settings->accounts[i].header)))
+			return true;
+	return false;
+}
+
 static void dispatch(struct served *served)
 {
 	struct http_request *request = &served->request;
@@ -132,6 +150,11 @@ static void dispatch(struct served *served)
 		       found == ROUTE_NONE ? PROBLEM_ROUTE_NOT_FOUND
 					   : PROBLEM_METHOD_NOT_ALLOWED,
 		       allow, NULL);
+		return;
+	}
+	if (drops_account(served)) {
+		refuse(served, PROBLEM_REQUEST_MALFORMED, SPAN(""),
+		       "Connection names a field that says who the request is from.");
 		return;
 	}
 	served->route = route;
@@ -337,16 +360,35 @@ static bool listen_at(struct worker *worker, const struct settings *settings, ch
 }
 
 /* Signals are the main thread's. */
-static void start_thread(struct worker *worker)
+static bool start_thread(struct worker *worker)
 {
+	bool started = false;
 	sigset_t all;
 	sigset_t before;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&worker->thread, NULL, run, worker) != 0)
-		log_error("worker", "a thread could not be started");
+	errno = pthread_create(&worker->thread, NULL, run, worker);
+	started = errno == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return started;
+}
+
+/* No thread runs any more; until now others could ask how it is. */
+static void put_away(struct worker *worker)
+{
+	struct services *services = &worker->services;
+
+	ledger_free(services->ledger);
+	listener_free(worker->listener);
+	upstreams_free(services->upstreams);
+	settings_release(services->settings);
+	if (worker->next)
+		settings_release(worker->next);
+	metrics_free(services->metrics);
+	loop_free(worker->loop);
+	pthread_mutex_destroy(&worker->lock);
+	mem_free(worker);
 }
 
 struct worker *worker_start(const struct settings *settings, unsigned index, unsigned workers,
@@ -371,8 +413,11 @@ struct worker *worker_start(const struct settings *settings, unsigned index, uns
 	services->upstreams = upstreams_new(worker->loop, services->metrics);
 	upstreams_follow(services->upstreams, settings, workers);
 	services->ledger = ledger_new(worker->loop, services->metrics, settings, index);
-	start_thread(worker);
-	return worker;
+	if (start_thread(worker))
+		return worker;
+	snprintf(why, 256, "a thread cannot be started: %s", strerror(errno));
+	put_away(worker);
+	return NULL;
 }
 
 void worker_follow(struct worker *worker, const struct settings *settings)
@@ -402,19 +447,8 @@ bool worker_ended(const struct worker *worker)
 
 void worker_join(struct worker *worker)
 {
-	struct services *services = &worker->services;
-
 	pthread_join(worker->thread, NULL);
-	ledger_free(services->ledger); /* until now others could ask how it is */
-	listener_free(worker->listener);
-	upstreams_free(services->upstreams);
-	settings_release(services->settings);
-	if (worker->next)
-		settings_release(worker->next);
-	metrics_free(services->metrics);
-	loop_free(worker->loop);
-	pthread_mutex_destroy(&worker->lock);
-	mem_free(worker);
+	put_away(worker);
 }
 
 struct ledger_state worker_ledger(const struct worker *worker)

@@ -22,6 +22,5 @@ facts AS (
          item.account, item.operation, item.key, $13::bytea, $14::bytea
   FROM item JOIN won ON won.op_id = item.op_id)
 SELECT op_id, day, extract(epoch FROM expires_at)::int8,
-       (SELECT current_setting('synchronous_commit') <> 'off'
-               AND (current_setting('synchronous_commit') <> 'local' OR current_setting('synchronous_standby_names') = ''))
+       (SELECT onceward.durable())
 FROM won

@@ -2,8 +2,7 @@
 SELECT (SELECT max(version) FROM onceward.schema_version),
        (SELECT oldest_program FROM onceward.schema_version ORDER BY version DESC LIMIT 1),
        pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
-       current_setting('synchronous_commit') <> 'off'
-         AND (current_setting('synchronous_commit') <> 'local' OR current_setting('synchronous_standby_names') = ''),
+       onceward.durable(),
        (SELECT value FROM onceward.secret WHERE name = 'key_salt'),
        (SELECT value FROM onceward.secret WHERE name = 'request_id_key'),
        (extract(epoch FROM clock_timestamp()) * 1000000)::int8

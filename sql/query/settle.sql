@@ -5,4 +5,5 @@ SELECT op_id, $1::int8, day, 1, kind, status, headers, body, hash, note
 FROM unnest($2::int8[], $3::date[], $4::int2[], $5::int2[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[])
   AS t(op_id, day, kind, status, headers, body, hash, note)
 ON CONFLICT (op_id, slot, expires_on) DO NOTHING
-RETURNING op_id
+RETURNING op_id,
+  onceward.durable()

@@ -203,6 +203,13 @@ BEGIN
   RETURN made;
 END $$;
 
+-- Does a commit of this session outlive a crash, and, where standbys are named, a failover? Asked with
+-- every batch: behind a pooler each may meet another session.
+CREATE FUNCTION onceward.durable() RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT current_setting('synchronous_commit') <> 'off'
+     AND (current_setting('synchronous_commit') <> 'local' OR current_setting('synchronous_standby_names') = '')
+$$;
+
 -- What is read by key or by op_id stands in functions for one reason: enable_seqscan is off inside
 -- them, and nowhere else. A plan that is made while a table is small reads all of it, and a prepared
 -- statement keeps that plan when the table has grown. No session's state is touched, so this holds
@@ -230,23 +237,27 @@ END $$;
 
 -- How these attempts ended, all of one day: a scalar date lets the planner open one partition. Where
 -- there is no event, and it is asked for, how much of the lease is left, by this clock. OFFSET 0
--- keeps the look-ups from becoming a join over the whole day.
+-- keeps the look-ups from becoming a join over the whole day. Of bodies at most 8 MiB are given, and
+-- one; those left out are asked for again.
 CREATE FUNCTION onceward.read_records(op_ids bigint[], look_at_leases smallint[], day date)
 RETURNS TABLE (place bigint, kind smallint, status smallint, headers bytea, body bytea, hash bytea,
-               writer bigint, at bigint, lease_left bigint)
+               writer bigint, at bigint, lease_left bigint, left_out boolean)
 LANGUAGE plpgsql STABLE ROWS 100 SET enable_seqscan = off AS $$
 BEGIN
   RETURN QUERY
-  SELECT t.place, e.kind, e.status, e.headers, e.body, e.hash, e.writer,
-         extract(epoch FROM e.at)::bigint,
-         CASE WHEN e.kind IS NULL AND t.look = 1
-              THEN onceward.lease_left(t.op_id, read_records.day) END
-  FROM unnest(op_ids, look_at_leases) WITH ORDINALITY AS t(op_id, look, place)
-  LEFT JOIN LATERAL (
-    SELECT event.kind, event.status, event.headers, event.body, event.hash, event.writer, event.at
-    FROM onceward.event
-    WHERE event.op_id = t.op_id AND event.slot = 1 AND event.expires_on = read_records.day
-    OFFSET 0) AS e ON true;
+  WITH found AS (
+    SELECT t.place, t.op_id, t.look, e.*, sum(octet_length(e.body)) OVER (ORDER BY t.place) AS so_far
+    FROM unnest(op_ids, look_at_leases) WITH ORDINALITY AS t(op_id, look, place)
+    LEFT JOIN LATERAL (
+      SELECT event.kind, event.status, event.headers, event.body, event.hash, event.writer, event.at
+      FROM onceward.event
+      WHERE event.op_id = t.op_id AND event.slot = 1 AND event.expires_on = read_records.day
+      OFFSET 0) AS e ON true)
+  SELECT f.place, f.kind, f.status, f.headers, CASE WHEN f.so_far <= 8388608 OR f.place = 1 THEN f.body END,
+         f.hash, f.writer, extract(epoch FROM f.at)::bigint,
+         CASE WHEN f.kind IS NULL AND f.look = 1 THEN onceward.lease_left(f.op_id, read_records.day) END,
+         f.body IS NOT NULL AND f.so_far > 8388608 AND f.place > 1
+  FROM found AS f;
 END $$;
 
 -- Attempts that provably had no effect: the end is written (kind 4), and the key is free again. The

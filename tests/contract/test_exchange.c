@@ -463,7 +463,6 @@ static void each_refusal_has_its_name(void)
 	else
 		expected = now.found == LEDGER_WON ? due_after_winning() : due_of_record();
 	assert(now.about.problem == expected && served->verdict == verdict_of(expected));
-	assert(now.about.enforced);
 	assert((problem_status(expected) == 503) == (now.about.retry_after > 0));
 	if (expected == PROBLEM_RESULT_UNKNOWN && count('F')) {
 		if (now.end == UPSTREAM_TIMED_OUT)

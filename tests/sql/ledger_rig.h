@@ -398,10 +398,23 @@ static inline void locked(long n)
 				  "wait_event_type = 'Lock' AND " OURS) == n);
 }
 
-/* A session that holds a table against everybody. */
+/* A session that is none of ours, and waits for as long as it takes. */
+static inline struct pg_session *stranger(void)
+{
+	char conninfo[192];
+	struct pg_session *session = NULL;
+
+	snprintf(conninfo, sizeof(conninfo), "%s application_name=stranger", scratch_conninfo);
+	session = scratch_open(conninfo);
+	scratch_run(session, "SET lock_timeout = 0");
+	scratch_run(session, "SET statement_timeout = 0");
+	return session;
+}
+
+/* One that holds a table against everybody. */
 static inline struct pg_session *lock(const char *table)
 {
-	struct pg_session *session = scratch_open(scratch_conninfo);
+	struct pg_session *session = stranger();
 	char sql[128];
 
 	snprintf(sql, sizeof(sql), "BEGIN; LOCK TABLE onceward.%s", table);

@@ -276,19 +276,6 @@ static void with_timeout(const char *name)
 	ledger = ledger_open();
 }
 
-/* The lock is not a victim of what it is to show. */
-static struct pg_session *patient_lock(const char *table)
-{
-	struct pg_session *session = scratch_open(scratch_conninfo);
-	char sql[128];
-
-	scratch_run(session, "SET lock_timeout = 0");
-	scratch_run(session, "SET statement_timeout = 0");
-	snprintf(sql, sizeof(sql), "BEGIN; LOCK TABLE onceward.%s", table);
-	scratch_run(session, sql);
-	return session;
-}
-
 START_TEST(a_server_that_gives_up_on_reservations_is_too_slow)
 {
 	struct attempt *all[4];
@@ -296,7 +283,7 @@ START_TEST(a_server_that_gives_up_on_reservations_is_too_slow)
 	char key[32];
 
 	with_timeout(timeouts[_i]);
-	session = patient_lock("key");
+	session = lock("key");
 	for (int i = 0; i < 4; i++) {
 		snprintf(key, sizeof(key), "k%d", i);
 		all[i] = attempt_new(ledger, key, "content");
@@ -328,7 +315,7 @@ START_TEST(a_server_that_gives_up_on_settles_gets_them_again)
 		snprintf(key, sizeof(key), "k%d", i);
 		all[i] = won(ledger, key, "content");
 	}
-	session = patient_lock("event");
+	session = lock("event");
 	for (int i = 0; i < 6; i++) {
 		result_set(all[i], SPAN("the body"));
 		settle_within(all[i], LEDGER_COMPLETE, 400);

@@ -78,7 +78,6 @@ START_TEST(what_is_known_of_the_request_is_said)
 		.request_id = SPAN("req_abc"),
 		.owner = SPAN("orders-oncall@example.com"),
 		.may_have_executed = true,
-		.enforced = true,
 		.retry_after = 7,
 		.extra = { { .name = "state", .text = SPAN("unknown") },
 			   { .name = "original_status", .number = 201 } },
