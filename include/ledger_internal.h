@@ -24,6 +24,8 @@ enum entry_state {
 	ENTRY_READING_KEY,
 	ENTRY_TO_READ_RECORD, /* how did that attempt end? */
 	ENTRY_READING_RECORD,
+	ENTRY_TO_FREE, /* the record was released and its key stands: it goes, then again */
+	ENTRY_FREEING,
 	ENTRY_WAITING, /* between two looks */
 	ENTRY_TO_SETTLE,
 	ENTRY_SETTLING,
@@ -69,7 +71,8 @@ struct ledger {
 	struct ledger_link links[LEDGER_CONNECTIONS_MAX];
 	size_t n_links;
 
-	struct list to_reserve, to_settle, to_read_key, to_read_record, to_check, waiting;
+	struct list to_reserve, to_settle, to_read_key, to_read_record, to_check, to_free,
+		waiting;
 	struct list busy; /* all entries that are not IDLE */
 	size_t n_busy, n_late;
 	struct loop_timer tick;
@@ -138,6 +141,9 @@ void ledger_read(struct ledger *ledger);
 void waiters_look_later(struct ledger *ledger, struct ledger_entry *entry);
 void waiters_wake(struct ledger *ledger, int64_t op_id);
 void waiters_due(struct ledger *ledger, int64_t now_ms);
+
+/* ledger_leftover.c */
+void ledger_free_keys(struct ledger *ledger);
 
 /* ledger_session.c */
 void session_begin(struct ledger_link *link);

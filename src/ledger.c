@@ -188,7 +188,7 @@ static bool never_sent(const struct ledger_entry *entry)
 static bool nothing_left_behind(const struct ledger_entry *entry)
 {
 	return never_sent(entry) || entry->state == ENTRY_WAITING ||
-	       entry->state == ENTRY_TO_READ_RECORD;
+	       entry->state == ENTRY_TO_READ_RECORD || entry->state == ENTRY_TO_FREE;
 }
 
 /* The exchange has waited long enough. What it asked for goes on where it may have an effect. */
@@ -260,6 +260,7 @@ void ledger_flush(struct ledger *ledger)
 {
 	refuse_while_away(ledger);
 	ledger_read(ledger);
+	ledger_free_keys(ledger);
 	ledger_write(ledger);
 	for (size_t i = 0; i < ledger->n_links; i++)
 		pg_flush(ledger->links[i].pg);
@@ -309,8 +310,8 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	struct ledger *ledger = mem_alloc(sizeof(*ledger));
 	struct list *const lists[] = { &ledger->to_reserve,  &ledger->to_settle,
 				       &ledger->to_read_key, &ledger->to_read_record,
-				       &ledger->to_check,    &ledger->waiting,
-				       &ledger->busy };
+				       &ledger->to_check,    &ledger->to_free,
+				       &ledger->waiting,     &ledger->busy };
 
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
 		list_init(lists[i]);

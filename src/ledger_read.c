@@ -379,13 +379,14 @@ static void completed(struct ledger *ledger, struct ledger_entry *entry, struct 
 	entry_found(ledger, entry, LEDGER_COMPLETED, NULL);
 }
 
-/* Its key was freed between two statements. A waiter says so; a fresh request tries again. */
+/* Its key was freed between two statements, or stands though it should not. A waiter says so; a
+ * fresh request sees to it that the key is free, and tries again. */
 static void released(struct ledger *ledger, struct ledger_entry *entry)
 {
 	if (entry->waiting || entry->answered || entry->tries++ >= LEDGER_RESERVE_TRIES)
 		entry_found(ledger, entry, LEDGER_RELEASED, NULL);
 	else
-		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
+		entry_queue(ledger, entry, &ledger->to_free, ENTRY_TO_FREE);
 }
 
 static void record_found(struct ledger *ledger, struct ledger_entry *entry,

@@ -279,6 +279,17 @@ BEGIN
   SELECT ended.op_id FROM ended;
 END $$;
 
+-- Keys that stand though their attempt was released: a backend that nobody waited for any more did
+-- the insert after all. The end that is written (kind 4) is final, so the key is free.
+CREATE FUNCTION onceward.free_keys(hashes uuid[], op_ids bigint[], days date[])
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  DELETE FROM onceward.key AS k USING unnest(hashes, op_ids, days) AS t(key_hash, op_id, day)
+  WHERE k.key_hash = t.key_hash AND k.op_id = t.op_id
+    AND EXISTS (SELECT FROM onceward.event AS e
+                WHERE e.op_id = t.op_id AND e.slot = 1 AND e.expires_on = t.day AND e.kind = 4);
+END $$;
+
 -- One month of the audit table. Months are UTC's whatever the session's time zone is, and an
 -- identity belongs to the parent alone (from PostgreSQL 17 on a partition may not have its own).
 CREATE FUNCTION onceward.make_month(month date) RETURNS boolean LANGUAGE plpgsql
