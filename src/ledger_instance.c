@@ -69,6 +69,7 @@ void instance_missing(struct ledger *ledger, bool claiming)
 			 : "its instance number was given to somebody else";
 
 	log_error(ledger->who, "nothing can be reserved: %s", why);
+	ledger->renew_at_ms = loop_now(ledger->loop) + (claiming ? LEDGER_RENEW_MS / 10 : 0);
 	atomic_store(&ledger->why, why);
 }
 
