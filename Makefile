@@ -60,13 +60,15 @@ $(B)/schema.def: $(wildcard sql/schema/*.sql) scripts/sql-table | $(B)
 	scripts/sql-table SCHEMA sql/schema/*.sql > $@.new && mv $@.new $@
 
 # A test that defines a function itself keeps the real one out: it comes first.
-TEST = $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -o $@ $(filter %.c %.a,$^) $(LDFLAGS) $(LDLIBS)
+TEST = $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -o $@ $< $(filter tests/fuzz/replay.c %.a,$^) $(LDFLAGS) $(LDLIBS)
 $(B)/test_%: tests/unit/test_%.c $(B)/libonceward.a
 	$(TEST) $(shell pkg-config --libs check)
 $(B)/test_%: tests/contract/test_%.c $(B)/libonceward.a
 	$(TEST) $(shell pkg-config --libs check)
 $(B)/test_%: tests/sql/test_%.c $(B)/libonceward.a
 	$(TEST) $(shell pkg-config --libs check)
+$(B)/bench_%: tests/bench/bench_%.c $(B)/libonceward.a
+	$(TEST)
 $(B)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(B)/libonceward.a
 	$(TEST)
 
@@ -96,8 +98,9 @@ check:
 run: $(B)/onceward
 	@ONCEWARD=$(B)/onceward exec scripts/run-demo $(ONCE)
 
-bench: $(B)/onceward
+bench: $(B)/onceward $(B)/bench_canonical
 	tests/bench/run
+	$(B)/bench_canonical
 
 # Coverage comes from instrumenting all of the program, so it is compiled once more, in one go.
 fuzz: $(B)/queries.def $(B)/schema.def

@@ -5,7 +5,14 @@
 #pragma once
 #include "mem.h"
 
-enum canonical_body { CANONICAL_AUTO, CANONICAL_JSON, CANONICAL_RAW };
+enum canonical_body {
+	CANONICAL_AUTO,
+	CANONICAL_JSON,
+	CANONICAL_FORM,
+	CANONICAL_MULTIPART,
+	CANONICAL_RAW
+};
+enum canonical_numbers { CANONICAL_EXACT, CANONICAL_IEEE754 };
 
 /* Where canonical bytes go. */
 struct canonical_sink {
@@ -16,13 +23,26 @@ struct canonical_error {
 	size_t offset; /* of the body, in bytes */
 	const char
 		*expected; /* "a value", "the end of the body": a few words, not to be freed */
+	bool decoded;      /* the offset is one of the body without its Content-Encoding */
+	bool too_large;    /* without its Content-Encoding; the rest says nothing then */
+};
+
+struct canonical_rules; /* canonical_rules.h */
+
+/* What is to be brought into its normal form. */
+struct canonical_task {
+	struct arena *arena;
+	struct span body;
+	struct span content_type; /* with its parameters */
+	enum canonical_numbers numbers;
+	const struct canonical_rules *rules; /* NULL: every member counts */
 };
 
 struct canonicaliser {
 	const char *name;         /* as in `body = "json"`; the digest's body kind */
 	enum canonical_body body; /* the setting that names it */
 	bool (*takes)(struct span media_type); /* for "auto"; NULL: anything (the last row) */
-	bool (*run)(struct arena *arena, struct span body, struct canonical_sink *sink,
+	bool (*run)(const struct canonical_task *task, struct canonical_sink *sink,
 		    struct canonical_error *error);
 };
 extern const struct canonicaliser canonicalisers[]; /* ends with a row whose name is NULL */
@@ -31,7 +51,20 @@ extern const struct canonicaliser canonicalisers[]; /* ends with a row whose nam
 const struct canonicaliser *canonical_for(enum canonical_body setting, struct span content_type,
 					  struct span body);
 
-/* At most 12 bytes of memory for a byte of the body, and 16 KiB. The sink gets few large pieces,
- * and nothing where the body is refused. */
-bool canonical_json(struct arena *arena, struct span body, struct canonical_sink *sink,
+/*
+ * Each needs at most 12 bytes of memory for a byte of the body, and 16 KiB, and a little for each
+ * rule. The sink gets few large pieces, and nothing where the body is refused.
+ */
+bool canonical_json(const struct canonical_task *task, struct canonical_sink *sink,
 		    struct canonical_error *error) MUST_CHECK;
+bool canonical_form(const struct canonical_task *task, struct canonical_sink *sink,
+		    struct canonical_error *error) MUST_CHECK;
+bool canonical_multipart(const struct canonical_task *task, struct canonical_sink *sink,
+			 struct canonical_error *error) MUST_CHECK;
+
+/* A sink that is a buf. */
+struct canonical_buf {
+	struct canonical_sink sink;
+	struct buf *buf;
+};
+struct canonical_buf canonical_to(struct buf *buf);

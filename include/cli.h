@@ -8,13 +8,16 @@
 
 enum cli_exit { CLI_DONE, CLI_FAILED, CLI_USAGE };
 
-#define CLI_WORDS_MAX 4U
+#define CLI_WORDS_MAX   4U
+#define CLI_HEADERS_MAX 32U
 
 /* What stood behind the command. */
 struct cli_args {
 	const char *file; /* -c */
 	const char *as;   /* who acts; NULL: the system's user */
 	const char *reason;
+	const char *route;                   /* METHOD PATH */
+	const char *header[CLI_HEADERS_MAX]; /* NAME: VALUE, as often as wanted; then NULL */
 	bool explain, print, json, help, version;
 	const char *word[CLI_WORDS_MAX];
 	unsigned words;
@@ -27,6 +30,7 @@ const char *cli_stray(const struct cli_args *args, const char *allowed);
 
 int cli_check(const struct cli_args *args);
 int cli_example(const struct cli_args *args);
+int cli_digest(const struct cli_args *args);
 int cli_migrate(const struct cli_args *args);
 int cli_operations_list(const struct cli_args *args);
 int cli_operations_adopt(const struct cli_args *args);

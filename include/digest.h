@@ -1,9 +1,10 @@
 /*
  * What binds a key to its content (CONTRACT 4): the digest of the canonical request, and the raw
- * digest beside it. Pure but for OpenSSL, whose only door this file is for hashes.
+ * digest beside it. Pure but for OpenSSL, whose only door digest.c is for hashes.
  */
 #pragma once
 #include "canonical.h"
+#include "digest_keys.h"
 #include "http.h"
 
 #define DIGEST_BYTES     32
@@ -15,19 +16,38 @@ struct digest {
 	int32_t key_id; /* of ledger.digest_keys; 0: plain SHA-256 */
 };
 
-/* The rules of a route by which requests are compared. */
+/* The rules of a route by which requests are compared. All zero but the version: the defaults. */
 struct digest_rules {
 	unsigned version;
 	enum canonical_body body;
-	int64_t id; /* digest_rules_id: stored with each record */
+	enum canonical_numbers numbers;
+	const struct canonical_rules *members; /* of the body; NULL: every one counts */
+	const struct span *headers;            /* which count: lower case, sorted */
+	size_t n_headers;
+	const struct span *query; /* where only some parameters count: sorted */
+	size_t n_query;
+	bool query_listed;
+	size_t decoded_max; /* of a body with a Content-Encoding; no part of the id */
+	int64_t id;         /* digest_rules_id: stored with each record */
 };
 int64_t digest_rules_id(const struct digest_rules *rules); /* never negative */
 /* What the id is made of, for people: the ledger keeps it beside the id. */
 struct span digest_rules_text(struct arena *arena, const struct digest_rules *rules);
+/* A parameter's name as it is compared: escapes normalised. */
+struct span digest_parameter_name(struct arena *arena, struct span name);
 
-/* False where the body is invalid; *error says where. */
+/*
+ * Both digests under a key (NULL: SHA-256, key id 0). The same request may be asked for again
+ * under another key. False where the body is invalid or, decoded, too large; *error says how.
+ */
 bool digest_request(const struct digest_rules *rules, const struct http_request *request,
-		    struct digest *out, struct canonical_error *error) MUST_CHECK;
+		    const struct digest_key *key, struct digest *out,
+		    struct canonical_error *error) MUST_CHECK;
+/* The canonical bytes of the body, and of which kind they are. `out` has a maximum of its own;
+ * what is over it is cut (out->full). */
+bool digest_body(const struct digest_rules *rules, const struct http_request *request,
+		 struct buf *out, const struct canonicaliser **kind,
+		 struct canonical_error *error) MUST_CHECK;
 
 /* SHA-256, HMAC-SHA-256 over pieces, and random bytes; for whoever needs them. */
 struct hash;

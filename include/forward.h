@@ -9,7 +9,7 @@
 #include "settings.h"
 #include "upstream.h"
 
-/* The largest answer of an upstream that is held. */
+/* The largest answer of an upstream that is held, but for a route that stores larger ones. */
 #define FORWARD_ANSWER_MAX  ((size_t)64 * 1024 * 1024)
 /* Kept free for each answer from its request's head on: where others fill the memory, a usual
  * answer still fits, and what was forwarded does not become unknown by it. */
@@ -49,6 +49,10 @@ struct served {
 /* Counts body bytes, and room for an answer, against the limit; false: the limit is reached, and
  * nothing was counted. */
 bool forward_admit(struct served *served, size_t body_bytes) MUST_CHECK;
+
+/* Does Connection take a field off the way that says what the request is? (CONTRACT 4) Then the
+ * upstream would not see what was compared. */
+bool forward_drops_compared(const struct http_request *request, const struct route *route);
 
 /* The call for this request: end-to-end fields, Via and X-Forwarded-*; `enforced` asks for identity encoding. */
 void forward_prepare(struct served *served, struct upstream_call *call, bool enforced);

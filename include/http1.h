@@ -33,14 +33,19 @@ enum http1_state {
 struct http1_reader {
 	/* set by http1_reader_init */
 	struct arena *arena;
+	/* The owner may lower it between reads, and raise it again as far as it was first. */
 	size_t body_max;
 	bool head_request; /* the answer to HEAD has no body whatever it says */
+	/* set by the owner: a body over body_max is no TOO_LARGE. It is read to its end and not
+	 * kept: answer.body is empty, `body_over` says why. */
+	bool discard;
 	/* the result, valid when COMPLETE; status and fields as soon as head_done */
 	struct http_answer
 		answer; /* all of it in the arena, the body dechunked; close stays false */
 	bool head_done;
 	bool keep_alive;      /* may the connection be used again? */
 	bool close_delimited; /* the body ends with the connection: completeness is not provable */
+	bool body_over;       /* the body passed body_max; nothing of it is held */
 	unsigned interim;     /* 1xx answers skipped so far; over 8 is MALFORMED */
 	size_t trailing;      /* bytes after the end: the connection is not used again */
 	const char *why;      /* for MALFORMED and TOO_LARGE */

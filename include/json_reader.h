@@ -1,12 +1,12 @@
 /*
  * The parts of the JSON reader (canonical_json.c), and of nobody else: each reads one thing of
  * the body and writes its canonical bytes. What is written is never longer than what was read,
- * so an output as long as the body always suffices.
+ * so an output as long as the body always suffices; but for reader_double, see there.
  *
  * A function that reads returns where reading goes on, or NULL after reader_wrong().
  */
 #pragma once
-#include "mem.h"
+#include "canonical.h"
 
 /* Words are read and written whole, so both ends of the output may be passed by this many. */
 #define READER_SLACK     32U
@@ -41,10 +41,27 @@ static inline uint64_t reader_load(const char *at)
 
 #define READER_EACH(byte) (0x0101010101010101U * (uint64_t)(byte))
 
+/* Behind white space, of which there may be none. */
+const char *reader_skip(const char *at, const char *end);
 /* A string, from its quote on. */
 const char *reader_string(struct reader_io *io, const char *at);
-/* A number, from its minus or first digit on. */
+/* A number, from its minus or first digit on, exactly. */
 const char *reader_number(struct reader_io *io, const char *at);
+/* The same, as the double next to it is spelt by ECMAScript. */
+const char *reader_double(struct reader_io *io, const char *at);
+/* By how many bytes doubles may be longer than what was read of this body, at most. */
+size_t reader_double_growth(struct span body);
+
+/* The value of a number: D x 10^E; the digits of D stand in two places, because the point was
+ * between them, and neither begin nor end with a zero. Zero has no digits. */
+struct reader_decimal {
+	struct span high, low;
+	int64_t exponent;
+	bool negative;
+};
+const char *reader_decimal(struct reader_io *io, const char *at, struct reader_decimal *d);
+/* Writes the digits of D; returns their end. */
+char *reader_digits(char *out, const struct reader_decimal *d);
 
 /*
  * A run of canonical bytes in the output, [start, end), that is followed by the run `next`.
@@ -94,3 +111,9 @@ static inline int reader_member_compare(const struct reader_members *members,
 struct reader_piece *reader_members_sort(struct reader_members *members,
 					 struct reader_piece *first, size_t n,
 					 struct reader_piece **end);
+/* Takes out members that are empty runs; NULL: nothing else was there. */
+struct reader_piece *reader_pieces_kept(struct reader_piece *first, struct reader_piece **end);
+/* Writes a chain of runs. Small ones are gathered, so that the sink is called seldom; large ones
+ * go as they are. */
+void reader_emit(const struct reader_members *members, const struct reader_piece *piece,
+		 struct canonical_sink *sink);

@@ -46,6 +46,9 @@ struct ledger_entry {
 	struct arena *arena;
 	struct span account, key;
 	struct digest digest;
+	/* The digest under the key of a record that was made under another one than `digest`; false:
+	 * there is no such key. NULL: there is only one. */
+	bool (*digest_under)(struct ledger_entry *entry, int32_t key_id, struct digest *out);
 	void (*done)(struct ledger_entry *entry); /* reserve, wait or settle has ended */
 	void (*gone)(struct ledger_entry
 			     *entry); /* after ledger_leave: the ledger has let go of it */
@@ -61,8 +64,8 @@ struct ledger_entry {
 	int64_t first_seen;                       /* seconds since 1970, PostgreSQL's clock */
 	int64_t completed_at;                     /* where COMPLETED */
 	int64_t age_ms;                           /* of the record, PostgreSQL's clock */
-	int64_t lease_left_ms;     /* where WON: counted from before the reserve was sent */
-	bool retained;             /* where COMPLETED: the response is in `stored` */
+	int64_t lease_until_ms; /* where WON, the loop's clock: from before the reserve was sent */
+	bool retained;          /* where COMPLETED: the response is in `stored` */
 	struct http_answer stored; /* status also where not retained but known; 0: not known */
 
 	/* set before ledger_settle */
@@ -120,5 +123,8 @@ struct ledger_state {
 	bool up;      /* connected, schema right, instance leased, identities checked */
 	bool durable; /* synchronous_commit and standbys are as the contract needs */
 	const char *why;
+	int missing_key; /* there are records under this digest key, which the settings lack;
+			    0: none; LEDGER_KEYS_NOT_KNOWN */
 };
+#define LEDGER_KEYS_NOT_KNOWN (-1)
 struct ledger_state ledger_state(const struct ledger *ledger);

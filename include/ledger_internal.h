@@ -106,7 +106,10 @@ struct ledger {
 	unsigned long rechecked; /* of which the operations are known */
 	unsigned long recheck_asked_for;
 	int64_t recheck_at_ms;
-	bool rechecking;
+	int64_t keys_at_ms; /* when the digest keys are looked at again */
+	struct pg_transaction keys_look;
+	atomic_int missing_key; /* as in ledger_state */
+	bool rechecking, keys_looking;
 	char gateway[128]; /* for people: host and worker */
 	char last_down[128];
 	atomic_bool up, durable;
@@ -157,6 +160,21 @@ struct ledger_link *ledger_any_link(struct ledger *ledger); /* an up and checked
 const char *operation_refused(const struct ledger *ledger,
 			      const struct idempotency_settings *idempotency,
 			      enum ledger_found *found);
+
+/* ledger_keys.c */
+void keys_ask(struct ledger *ledger, struct pg *pg); /* two steps of a transaction */
+void keys_take(struct ledger *ledger, const struct pg_rows *rows); /* of the second */
+void keys_look(struct ledger *ledger, int64_t now_ms);             /* by itself, now and then */
+
+/* What a record holds of its request. */
+struct record_digest {
+	int64_t rules_id;
+	int32_t key_id;
+	struct span canonical, raw;
+};
+/* Sets entry->same. False: the record's digests are under a key that is missing here. */
+bool keys_compare(struct ledger *ledger, struct ledger_entry *entry,
+		  const struct record_digest *record) MUST_CHECK;
 
 /* What the hash of a row is over, beside whose it is. */
 struct row {

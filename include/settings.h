@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "digest.h"
+#include "digest_keys.h"
 #include "key.h"
 
 struct texts {
@@ -144,6 +145,7 @@ struct settings {
 	struct limits_settings limits;
 	struct log_settings log;
 	struct ledger_settings ledger;
+	struct digest_keys digest_keys; /* read from ledger.digest_keys */
 	struct admin_settings admin;
 	struct account_settings *accounts;
 	size_t n_accounts;

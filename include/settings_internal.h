@@ -138,6 +138,10 @@ void settings_check_routes(struct loader *loader);
 /* settings_identity.c */
 void settings_identity(struct loader *loader, struct idempotency_settings *idempotency);
 
+/* settings_request.c: the rules by which requests are compared; `group`: request, may be NULL. */
+void settings_request(struct loader *loader, const struct item *group,
+		      struct idempotency_settings *idempotency);
+
 /* settings_outcome.c */
 void settings_outcome(struct loader *loader, const struct item *group,
 		      struct idempotency_settings *idempotency);

@@ -12,6 +12,7 @@ struct upstreams;
 enum upstream_end {
 	UPSTREAM_ANSWERED,  /* a whole answer */
 	UPSTREAM_NOT_SENT,  /* provably not one byte was accepted for sending (CONTRACT 5) */
+	UPSTREAM_TOO_LATE,  /* the same, because start_by_ms had come */
 	UPSTREAM_TIMED_OUT, /* sent, at least in part, and no whole answer in time */
 	UPSTREAM_CUT,       /* sent, and the connection ended or was reset */
 	UPSTREAM_MALFORMED, /* sent, and what came back cannot be believed, or passes a maximum */
@@ -28,17 +29,23 @@ struct upstream_call {
 	struct span method, target;
 	struct http_fields fields; /* end-to-end; the connection's own are the codec's */
 	struct span body;
-	size_t answer_max; /* bytes of the answer's body */
-	/* grows with the answer's body, and not over held_max: MALFORMED; NULL: not counted */
+	/* What may be held of the answer's body. What is over it is MALFORMED; with `drop_over` it
+	 * is read to its end and dropped. */
+	size_t answer_max;
+	/* Grows with the answer's body, and not over held_max: that is too much too, but for the
+	 * first `held_anyway` bytes. NULL: not counted. */
 	size_t *held;
-	size_t held_max;
+	size_t held_max, held_anyway;
 	size_t held_before; /* bytes of the answer that are in *held already */
-	/* not begun to send by then: NOT_SENT (queue, connecting, other servers included) */
-	int64_t start_within_ms;
+	bool drop_over;
+	/* Not begun to send by then, on the clock of the loop: TOO_LATE (queue, connecting, other
+	 * servers included). 0: no such time. */
+	int64_t start_by_ms;
 	void (*done)(struct upstream_call *call);
 	/* results */
 	enum upstream_end end;
 	struct http_answer answer;
+	bool dropped;         /* it was whole; its body was too much, and is empty here */
 	bool close_delimited; /* whole only as far as anybody can tell */
 	const char *cause;    /* a few words for the log where it is not ANSWERED */
 	size_t held_more;     /* what *held grew by; whoever owns it takes it off again */
@@ -51,7 +58,7 @@ struct upstream_call {
 	struct upstream_link *on;
 	size_t server;
 	uint64_t tried; /* servers, by position */
-	int64_t began_us, start_by_ms;
+	int64_t began_us;
 	int64_t deadline_ms; /* of the whole, from the connection on */
 	bool retried;
 };

@@ -8,13 +8,10 @@
 #include "admin_tokens.h"
 
 #include "digest.h"
+#include "secret_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define FILE_MAX   ((size_t)256 * 1024)
 #define TOKENS_MAX 1000U
@@ -39,93 +36,9 @@ static const struct {
 	enum admin_role role;
 } roles[] = { { "viewer", ADMIN_VIEWER }, { "operator", ADMIN_OPERATOR } };
 
-/* What is wrong with the file itself; NULL: nothing. Asked of the open file, not of its name. */
-static bool file_private(int fd, const char *file, char why[256])
-{
-	struct stat st;
-
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-		snprintf(why, 256, "%s is not a regular file", file);
-		return false;
-	}
-	if (st.st_uid != geteuid()) {
-		snprintf(why, 256,
-			 "%s belongs to user %u and the gateway runs as user %u: chown it",
-			 file, (unsigned)st.st_uid, (unsigned)geteuid());
-		return false;
-	}
-	if (st.st_mode & 077) {
-		snprintf(why, 256, "%s is open to others (mode %03o): chmod 600 it", file,
-			 (unsigned)st.st_mode & 0777);
-		return false;
-	}
-	return true;
-}
-
-static bool read_all(int fd, const char *file, struct buf *text, char why[256])
-{
-	ssize_t n = 1;
-
-	while (n > 0) {
-		char *at = buf_reserve(text, 4096);
-		if (!at) {
-			snprintf(why, 256, "%s is larger than %zu bytes", file, FILE_MAX);
-			return false;
-		}
-		n = read(fd, at, 4096);
-		if (n < 0 && errno == EINTR)
-			n = 1;
-		else if (n > 0)
-			text->len += (size_t)n;
-	}
-	if (n < 0)
-		snprintf(why, 256, "cannot read %s: %s", file, strerror(errno));
-	return n == 0;
-}
-
-static bool read_file(const char *file, struct buf *text, char why[256])
-{
-	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	bool whole = false;
-
-	if (fd < 0) {
-		snprintf(why, 256, "cannot open %s: %s", file, strerror(errno));
-		return false;
-	}
-	whole = file_private(fd, file, why) && read_all(fd, file, text, why);
-	close(fd);
-	return whole;
-}
-
 static bool one_of(char c, const char *any)
 {
 	return c != 0 && strchr(any, c);
-}
-
-/* Takes what is before the separator off the front; the separator goes, too. */
-static struct span take(struct span *in, const char *separators)
-{
-	struct span part = { in->at, 0 };
-
-	while (part.len < in->len && !one_of(in->at[part.len], separators))
-		part.len++;
-	in->at += part.len;
-	in->len -= part.len;
-	if (in->len > 0) {
-		in->at++;
-		in->len--;
-	}
-	return part;
-}
-
-/* The next word of a line; empty where there is none. */
-static struct span take_word(struct span *line)
-{
-	struct span word = { NULL, 0 };
-
-	while (word.len == 0 && line->len > 0)
-		word = take(line, " \t\r");
-	return word;
 }
 
 static bool read_name(struct span word)
@@ -262,7 +175,7 @@ static const struct token *same_hash(const struct admin_tokens *tokens,
 static const char *read_line(struct span line, struct admin_tokens *tokens, unsigned number)
 {
 	struct token token = { .line = number };
-	struct span name = take_word(&line);
+	struct span name = secret_file_word(&line);
 
 	if (name.len == 0 || name.at[0] == '#')
 		return NULL;
@@ -270,13 +183,13 @@ static const char *read_line(struct span line, struct admin_tokens *tokens, unsi
 		return "there are too many tokens";
 	if (!read_name(name))
 		return "a name is 1 to 64 visible characters";
-	if (!read_role(take_word(&line), &token))
+	if (!read_role(secret_file_word(&line), &token))
 		return "behind the name stands a role: viewer or operator";
-	if (!read_hash(take_word(&line), &token))
+	if (!read_hash(secret_file_word(&line), &token))
 		return "behind the role stand 64 hex digits: printf %s TOKEN | sha256sum";
-	if (!read_expires(take_word(&line), &token))
+	if (!read_expires(secret_file_word(&line), &token))
 		return "the expiry is not a time like 2030-01-31T12:00:00Z";
-	if (take_word(&line).len > 0)
+	if (secret_file_word(&line).len > 0)
 		return "a line is: name role sha256-of-token [expires]";
 	if (same_hash(tokens, &token))
 		return "this token stands on an earlier line, too";
@@ -288,7 +201,7 @@ static bool read_lines(const char *file, struct span text, struct admin_tokens *
 		       char why[256])
 {
 	for (unsigned number = 1; text.len > 0; number++) {
-		const char *wrong = read_line(take(&text, "\n"), tokens, number);
+		const char *wrong = read_line(secret_file_line(&text), tokens, number);
 		if (wrong) {
 			snprintf(why, 256, "%s:%u: %s", file, number, wrong);
 			return false;
@@ -303,7 +216,8 @@ struct admin_tokens *admin_tokens_load(const char *file, char why[256])
 	struct buf text;
 
 	buf_init(&text, FILE_MAX);
-	if (!read_file(file, &text, why) || !read_lines(file, buf_view(&text), tokens, why)) {
+	if (!secret_file_read(file, &text, why) ||
+	    !read_lines(file, buf_view(&text), tokens, why)) {
 		admin_tokens_free(tokens);
 		tokens = NULL;
 	}

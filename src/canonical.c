@@ -21,21 +21,42 @@ static bool takes_json(struct span media_type)
 		suffix);
 }
 
+static bool takes_form(struct span media_type)
+{
+	return http_same_name(media_type, SPAN("application/x-www-form-urlencoded"));
+}
+
+static bool takes_multipart(struct span media_type)
+{
+	return http_same_name(media_type, SPAN("multipart/form-data"));
+}
+
 /* The bytes are their own normal form. */
-static bool run_raw(struct arena *arena, struct span body, struct canonical_sink *sink,
+static bool run_raw(const struct canonical_task *task, struct canonical_sink *sink,
 		    struct canonical_error *error)
 {
-	(void)arena;
 	(void)error;
-	sink->put(sink, body.at, body.len);
+	sink->put(sink, task->body.at, task->body.len);
 	return true;
 }
 
 const struct canonicaliser canonicalisers[] = {
 	{ "json", CANONICAL_JSON, takes_json, canonical_json },
+	{ "form", CANONICAL_FORM, takes_form, canonical_form },
+	{ "multipart", CANONICAL_MULTIPART, takes_multipart, canonical_multipart },
 	{ "raw", CANONICAL_RAW, NULL, run_raw },
 	{ 0 },
 };
+
+static void put_to_buf(struct canonical_sink *sink, const void *bytes, size_t len)
+{
+	buf_append(container_of(sink, struct canonical_buf, sink)->buf, bytes, len);
+}
+
+struct canonical_buf canonical_to(struct buf *buf)
+{
+	return (struct canonical_buf){ .sink = { put_to_buf }, .buf = buf };
+}
 
 const struct canonicaliser *canonical_for(enum canonical_body setting, struct span content_type,
 					  struct span body)

@@ -1,6 +1,6 @@
 /*
- * The canonical form of JSON: RFC 8785 member order and string escapes, numbers as
- * reader_number.c spells them, no white space. Two bodies have the same canonical bytes exactly
+ * The canonical form of JSON: RFC 8785 member order and string escapes, numbers as json_number.c
+ * or json_double.c spells them, no white space. Two bodies have the same canonical bytes exactly
  * when they are the same JSON value. Refused, with the byte that is at fault: what RFC 8259 does
  * not allow, a byte order mark, invalid UTF-8, lone surrogates, a member name that an object has
  * twice, more than 128 levels, anything behind the value.
@@ -12,14 +12,31 @@
  * is followed once, at the end. So both time and memory are linear in the body but for the
  * sorting: the output is as long as the body, and a piece of 40 bytes is kept for each member of
  * an object that was not in order (at least five bytes), and for each such object (13 or more).
+ *
+ * Where the route has rules, the reader walks down their tree beside the body. What does not count
+ * is read like everything else, and then taken back: a member becomes an empty run that keeps its
+ * name until the object ends, for a name must not come twice whether it counts or not. What a
+ * default adds is written behind the last member and put in order with the others.
  */
 #include "canonical.h"
+
+#include "canonical_rules.h"
 #include "json_reader.h"
 
 #include <assert.h>
 
+/* Where in the tree of rules a value stands. */
+struct place {
+	const struct rule *rule; /* NULL: no rule speaks of anything in it */
+	bool kept;               /* what no rule speaks of counts */
+	bool merge;              /* no array is around it: defaults may apply */
+};
+
 struct reader {
 	struct reader_io io;
+	bool doubles;
+	struct place place; /* of the value that is read next */
+	bool *seen;         /* by a rule's number: there is something */
 	const char *body;
 	char *out;                 /* where the output starts */
 	struct reader_piece *open; /* the run that is being written; its end is not known yet */
@@ -33,41 +50,16 @@ struct object {
 	size_t n;
 	bool plain;   /* each member is one run */
 	bool ordered; /* each name so far came after the one before it */
+	bool holes;   /* some member does not count */
+	struct place place;
 };
 
 static const char *value(struct reader *r, const char *at, unsigned depth);
 
-static const char *spaces(const char *at, const char *end)
-{
-	while (end - at >= 8) {
-		uint64_t other = reader_load(at) ^ READER_EACH(' ');
-
-		if (other)
-			return at + (__builtin_ctzll(other) >> 3);
-		at += 8;
-	}
-	while (at < end && *at == ' ')
-		at++;
-	return at;
-}
-
-static const char *skip_some(const char *at, const char *end)
-{
-	while (at < end) {
-		if (*at == ' ')
-			at = spaces(at, end);
-		else if (*at == '\n' || *at == '\r' || *at == '\t')
-			at++;
-		else
-			break;
-	}
-	return at;
-}
-
 /* White space, of which there is mostly none. */
 static inline const char *skip(const struct reader *r, const char *at)
 {
-	return at < r->io.end && (unsigned char)*at > ' ' ? at : skip_some(at, r->io.end);
+	return at < r->io.end && (unsigned char)*at > ' ' ? at : reader_skip(at, r->io.end);
 }
 
 static inline bool is(const struct reader *r, const char *at, char byte)
@@ -90,8 +82,92 @@ static const char *too_deep(struct reader *r, const char *at)
 	return reader_wrong(&r->io, at, "no more than 128 levels");
 }
 
+/* Where the value of that place's rule stands; false: it does not count. */
+static bool go_down(struct reader *r, const struct place *outer, const struct rule *rule,
+		    bool merge)
+{
+	bool kept = outer->kept || (rule && rule->keep);
+
+	r->place = (struct place){ rule, kept, merge };
+	if (rule)
+		r->seen[rule->number] = true;
+	if (kept ? !(rule && rule->drop) : rule && rule->keep_below)
+		return true;
+	r->place = (struct place){ .kept = true }; /* read, and taken back */
+	return false;
+}
+
+/* What was written since then is taken back, and `open` is the run that is written again. */
+static void take_back(struct reader *r, struct reader_piece *open, char *out)
+{
+	r->io.out = out;
+	r->open = open;
+	open->next = NULL;
+	open->last = open;
+}
+
+/* One element and a comma behind it; nothing, where the element does not count. */
+static const char *ruled_element(struct reader *r, const struct place *place, size_t index,
+				 const char *at, unsigned depth)
+{
+	struct reader_piece *open = r->open;
+	char *out = r->io.out;
+	bool counts = go_down(r, place, rule_at(place->rule, index), false);
+
+	at = value(r, at, depth);
+	if (!at)
+		return NULL;
+	if (counts)
+		put(r, ',');
+	else
+		take_back(r, open, out);
+	return skip(r, at);
+}
+
+static const char *end_array(struct reader *r, const char *at, bool empty)
+{
+	if (empty)
+		put(r, ']');
+	else
+		r->io.out[-1] = ']';
+	return at + 1;
+}
+
+/* From behind its bracket; it is not empty. */
+static const char *ruled_array(struct reader *r, struct place place, const char *at,
+			       unsigned depth)
+{
+	bool empty = true;
+
+	for (size_t index = 0;; index++) {
+		char *out = r->io.out;
+
+		at = ruled_element(r, &place, index, at, depth);
+		if (!at)
+			return NULL;
+		empty &= r->io.out == out;
+		if (is(r, at, ']'))
+			return end_array(r, at, empty);
+		if (!is(r, at, ','))
+			return reader_wrong(&r->io, at, "a comma or the end of the array");
+		at = skip(r, at + 1);
+	}
+}
+
+/* What rules have to say of an array and its elements. Where what is kept is no element, the array
+ * is none that was meant, and counts. */
+static struct place in_array(struct place place)
+{
+	if (!place.rule || !place.rule->indexed)
+		return (struct place){ .kept = true };
+	place.kept |= !place.rule->keep_indexed;
+	return place;
+}
+
 static const char *array(struct reader *r, const char *at, unsigned depth)
 {
+	struct place place = in_array(r->place);
+
 	if (depth > READER_DEPTH_MAX)
 		return too_deep(r, at);
 	put(r, '[');
@@ -100,6 +176,9 @@ static const char *array(struct reader *r, const char *at, unsigned depth)
 		put(r, ']');
 		return at + 1;
 	}
+	if (place.rule)
+		return ruled_array(r, place, at, depth);
+	r->place = place;
 	for (;;) {
 		at = value(r, at, depth);
 		if (!at)
@@ -156,6 +235,36 @@ static const char *read_name(struct reader *r, struct object *o, const char *at)
 	return at;
 }
 
+static inline void end_member(struct reader *r, struct object *o)
+{
+	put(r, ',');
+	r->open->end = (uint32_t)written(r);
+	o->latest->last = r->open;
+	o->plain &= r->open == o->latest;
+}
+
+/* The value of a member, in an object that rules speak of. */
+static const char *ruled_value(struct reader *r, struct object *o, const char *at,
+			       unsigned depth)
+{
+	struct reader_piece *member = o->latest;
+	struct span name = { r->out + member->start + 1, member->name >> 1 };
+	bool counts = go_down(r, &o->place, rule_named(o->place.rule, name), o->place.merge);
+
+	at = value(r, at, depth);
+	if (!at)
+		return NULL;
+	if (counts) {
+		end_member(r, o);
+	} else {
+		take_back(r, member, r->out + member->start + name.len + 2);
+		member->end = member->start;
+		o->holes = true;
+		o->plain = false;
+	}
+	return skip(r, at);
+}
+
 /* One member and the comma behind it, which stands for whatever follows. */
 static const char *read_member(struct reader *r, struct object *o, const char *at,
 			       unsigned depth)
@@ -169,33 +278,78 @@ static const char *read_member(struct reader *r, struct object *o, const char *a
 	if (!is(r, at, ':'))
 		return reader_wrong(&r->io, at, "a colon");
 	put(r, ':');
+	if (o->place.rule)
+		return ruled_value(r, o, skip(r, at + 1), depth);
 	at = value(r, skip(r, at + 1), depth);
 	if (!at)
 		return NULL;
-	put(r, ',');
-	r->open->end = (uint32_t)written(r);
-	o->latest->last = r->open;
-	o->plain &= r->open == o->latest;
+	end_member(r, o);
 	return skip(r, at);
+}
+
+/* Where nothing came and a default says what it means. */
+static void add_defaults(struct reader *r, struct object *o)
+{
+	for (const struct rule *rule = o->place.rule->first; rule; rule = rule->next) {
+		struct reader_piece *member = NULL;
+		struct span text = rule->fallback;
+
+		if (!text.len || r->seen[rule->number])
+			continue;
+		r->seen[rule->number] = true;
+		member = reader_piece_new(&r->members, written(r));
+		memcpy(r->io.out, text.at, text.len);
+		r->io.out += text.len;
+		reader_member_named(&r->members, member, r->members.body_end, rule->name.len,
+				    memchr(rule->name.at, '\\', rule->name.len) != NULL);
+		member->body_at = 0;
+		member->end = (uint32_t)written(r);
+		append(o, member);
+		o->ordered = false;
+	}
+}
+
+/* Nothing in the object counts: it is empty. */
+static void close_empty(struct reader *r, struct object *o, size_t start)
+{
+	r->io.out = r->out + start;
+	put(r, '}');
+	r->open = o->outer;
 }
 
 /* The comma behind the last member becomes the brace, wherever in the output that one is. */
 static bool close_object(struct reader *r, struct object *o)
 {
-	struct reader_piece *end = o->latest, *first = o->first;
+	struct reader_piece *end = NULL, *first = NULL;
+	size_t start = 0;
 
+	if (o->place.rule && o->place.merge)
+		add_defaults(r, o);
+	end = o->latest;
+	first = o->first;
+	if (!first) {
+		put(r, '}');
+		return true;
+	}
+	start = first->start;
 	if (o->ordered && o->plain) {
 		r->io.out[-1] = '}';
 		reader_pieces_free(&r->members, first, end);
 		r->open = o->outer;
 		return true;
 	}
-	o->outer->end = first->start;
+	o->outer->end = (uint32_t)start;
 	if (!o->ordered)
 		first = reader_members_sort(&r->members, first, o->n, &end);
 	if (r->members.duplicate != UINT32_MAX) {
 		twice(r, r->members.duplicate);
 		return false;
+	}
+	if (o->holes)
+		first = reader_pieces_kept(first, &end);
+	if (!first) {
+		close_empty(r, o, start);
+		return true;
 	}
 	r->out[end->last->end - 1] = '}';
 	o->outer->next = first;
@@ -206,16 +360,16 @@ static bool close_object(struct reader *r, struct object *o)
 
 static const char *object(struct reader *r, const char *at, unsigned depth)
 {
-	struct object o = { .outer = r->open, .plain = true, .ordered = true };
+	struct object o = {
+		.outer = r->open, .plain = true, .ordered = true, .place = r->place
+	};
 
 	if (depth > READER_DEPTH_MAX)
 		return too_deep(r, at);
 	put(r, '{');
 	at = skip(r, at + 1);
-	if (is(r, at, '}')) {
-		put(r, '}');
-		return at + 1;
-	}
+	if (is(r, at, '}'))
+		return close_object(r, &o) ? at + 1 : NULL;
 	for (;;) {
 		at = read_member(r, &o, at, depth);
 		if (!at)
@@ -256,49 +410,10 @@ static const char *value(struct reader *r, const char *at, unsigned depth)
 		return word(r, at, SPAN("null"));
 	case '-':
 	case '0' ... '9':
-		return reader_number(&r->io, at);
+		return r->doubles ? reader_double(&r->io, at) : reader_number(&r->io, at);
 	default:
 		return reader_wrong(&r->io, at, "a value");
 	}
-}
-
-#define GATHERED 4096U
-
-/* Most pieces are short, and a copy of a fixed length is faster than one of the right length. */
-static inline void copy_piece(char *to, const char *from, size_t len)
-{
-	if (len <= READER_SLACK)
-		memcpy(to, from, READER_SLACK);
-	else
-		memcpy(to, from, len);
-}
-
-/* Small pieces are gathered, so that the sink is called seldom; large ones go as they are. */
-static void emit(const struct reader *r, const struct reader_piece *piece,
-		 struct canonical_sink *sink)
-{
-	char gathered[GATHERED + READER_SLACK];
-	size_t n = 0;
-
-	for (; piece; piece = piece->next) {
-		size_t start = piece->start, len = 0;
-
-		while (piece->next && piece->next->start == piece->end)
-			piece = piece->next;
-		len = piece->end - start;
-		if (n && len > GATHERED - n) {
-			sink->put(sink, gathered, n);
-			n = 0;
-		}
-		if (len > GATHERED) {
-			sink->put(sink, r->out + start, len);
-			continue;
-		}
-		copy_piece(gathered + n, r->out + start, len);
-		n += len;
-	}
-	if (n)
-		sink->put(sink, gathered, n);
 }
 
 static bool read_body(struct reader *r)
@@ -319,26 +434,51 @@ static bool read_body(struct reader *r)
 	return false;
 }
 
-bool canonical_json(struct arena *arena, struct span body, struct canonical_sink *sink,
+/* The output has room for what may become longer than it was. */
+static size_t room_for(const struct canonical_task *task)
+{
+	size_t room = task->body.len;
+
+	if (task->numbers == CANONICAL_IEEE754)
+		room += reader_double_growth(task->body);
+	if (task->rules)
+		room += task->rules->fallback_bytes;
+	return room;
+}
+
+static void begin(struct reader *r, const struct canonical_task *task, size_t room)
+{
+	r->body = task->body.at;
+	r->out = arena_alloc(task->arena, room + READER_SLACK);
+	r->io = (struct reader_io){ .end = r->body + task->body.len, .out = r->out };
+	r->doubles = task->numbers == CANONICAL_IEEE754;
+	r->place = (struct place){ .kept = true };
+	if (task->rules) {
+		r->place = (struct place){ &task->rules->root, !task->rules->only, true };
+		r->seen = arena_zero(task->arena, task->rules->n);
+	}
+	reader_members_init(&r->members, task->arena, task->body, r->out);
+	r->open = reader_piece_new(&r->members, 0);
+}
+
+bool canonical_json(const struct canonical_task *task, struct canonical_sink *sink,
 		    struct canonical_error *error)
 {
+	size_t room = room_for(task);
 	struct reader r;
 	struct reader_piece *root = NULL;
 
-	r.body = body.at;
-	r.out = arena_alloc(arena, body.len + READER_SLACK);
-	r.io = (struct reader_io){ .end = body.at + body.len, .out = r.out };
-	reader_members_init(&r.members, arena, body, r.out);
-	r.open = root = reader_piece_new(&r.members, 0);
+	begin(&r, task, room);
+	root = r.open;
 	if (!read_body(&r)) {
-		*error = (struct canonical_error){ (size_t)(r.io.wrong - body.at),
-						   r.io.expected };
+		error->offset = (size_t)(r.io.wrong - r.body);
+		error->expected = r.io.expected;
 		return false;
 	}
 	r.open->end = (uint32_t)written(&r);
-	assert(written(&r) <= body.len);
+	assert(written(&r) <= room);
 	if (root->next)
-		emit(&r, root, sink);
+		reader_emit(&r.members, root, sink);
 	else
 		sink->put(sink, r.out, root->end);
 	return true;

@@ -18,16 +18,18 @@
 static const struct option {
 	const char *name;
 	size_t at;
-	bool value;
+	unsigned values; /* that it may have, one behind the other; 0: a flag */
 } options[] = {
-	{ "-c", offsetof(struct cli_args, file), true },
-	{ "--as", offsetof(struct cli_args, as), true },
-	{ "--reason", offsetof(struct cli_args, reason), true },
-	{ "--explain", offsetof(struct cli_args, explain), false },
-	{ "--print", offsetof(struct cli_args, print), false },
-	{ "--json", offsetof(struct cli_args, json), false },
-	{ "--help", offsetof(struct cli_args, help), false },
-	{ "--version", offsetof(struct cli_args, version), false },
+	{ "-c", offsetof(struct cli_args, file), 1 },
+	{ "--as", offsetof(struct cli_args, as), 1 },
+	{ "--reason", offsetof(struct cli_args, reason), 1 },
+	{ "--route", offsetof(struct cli_args, route), 1 },
+	{ "--header", offsetof(struct cli_args, header), CLI_HEADERS_MAX },
+	{ "--explain", offsetof(struct cli_args, explain), 0 },
+	{ "--print", offsetof(struct cli_args, print), 0 },
+	{ "--json", offsetof(struct cli_args, json), 0 },
+	{ "--help", offsetof(struct cli_args, help), 0 },
+	{ "--version", offsetof(struct cli_args, version), 0 },
 };
 
 static const char **text_at(struct cli_args *args, const struct option *option)
@@ -75,12 +77,14 @@ static bool take(int argc, char *const *argv, int *i, struct cli_args *args, cha
 	const char *word = argv[*i];
 	const char *within = value_within(word);
 	const struct option *option = find(word, name_len(word));
+	const char **at = NULL;
+	unsigned given = 0;
 
 	if (!option) {
 		snprintf(why, 256, "there is no option %.200s", word);
 		return false;
 	}
-	if (!option->value) {
+	if (!option->values) {
 		*flag_at(args, option) = true;
 		if (within)
 			snprintf(why, 256, "%s takes no value", option->name);
@@ -90,11 +94,14 @@ static bool take(int argc, char *const *argv, int *i, struct cli_args *args, cha
 		snprintf(why, 256, "%s needs a value", option->name);
 		return false;
 	}
-	if (*text_at(args, option)) {
-		snprintf(why, 256, "%s is given twice", option->name);
+	for (at = text_at(args, option); given < option->values && *at; at++)
+		given++;
+	if (given == option->values) {
+		snprintf(why, 256, given == 1 ? "%s is given twice" : "%s is given too often",
+			 option->name);
 		return false;
 	}
-	*text_at(args, option) = within ? within : argv[++*i];
+	*at = within ? within : argv[++*i];
 	return true;
 }
 
@@ -135,7 +142,7 @@ const char *cli_stray(const struct cli_args *args, const char *allowed)
 
 	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
 		const struct option *o = &options[i];
-		bool given = o->value ? *text_at(&copy, o) != NULL : *flag_at(&copy, o);
+		bool given = o->values ? *text_at(&copy, o) != NULL : *flag_at(&copy, o);
 
 		if (given && !is_among(o->name, allowed))
 			return o->name;

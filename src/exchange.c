@@ -77,6 +77,7 @@ static const struct {
 } endings[] = {
 	[UPSTREAM_ANSWERED] = { LEDGER_MARK_UNKNOWN, PROBLEM_NONE, 0, CAUSE_STATUS },
 	[UPSTREAM_NOT_SENT] = { LEDGER_RELEASE, PROBLEM_UPSTREAM_UNREACHABLE, 0, CAUSE_COUNT },
+	[UPSTREAM_TOO_LATE] = { LEDGER_RELEASE, PROBLEM_LEDGER_UNAVAILABLE, 0, CAUSE_COUNT },
 	[UPSTREAM_TIMED_OUT] = { LEDGER_MARK_UNKNOWN, PROBLEM_RESULT_UNKNOWN, 504,
 				 CAUSE_TIMEOUT },
 	[UPSTREAM_CUT] = { LEDGER_MARK_UNKNOWN, PROBLEM_RESULT_UNKNOWN, 502, CAUSE_CUT_OFF },
@@ -104,6 +105,11 @@ static struct exchange *of_entry(struct ledger_entry *entry)
 static struct services *services_of(const struct exchange *x)
 {
 	return x->served.services;
+}
+
+static const struct digest_keys *keys_of(const struct exchange *x)
+{
+	return &x->served.settings->digest_keys;
 }
 
 static bool overloaded(const struct exchange *x)
@@ -152,10 +158,15 @@ void exchange_head(struct served *served)
 
 static void refuse_body(struct exchange *x, const struct canonical_error *error)
 {
-	struct span detail = arena_format(x->served.request.arena,
-					  "At byte %zu of the body %s was expected.",
-					  error->offset, error->expected);
+	struct span detail = { 0 };
 
+	if (error->too_large) {
+		refuse(x, PROBLEM_BODY_TOO_LARGE, "That is its size without Content-Encoding.");
+		return;
+	}
+	detail = arena_format(x->served.request.arena,
+			      "At byte %zu of the %sbody %s was expected.", error->offset,
+			      error->decoded ? "decoded " : "", error->expected);
 	refuse(x, PROBLEM_BODY_INVALID, detail.at);
 }
 
@@ -167,11 +178,22 @@ static void begin(struct served *served)
 
 	if (served->request.body_too_large)
 		refuse(x, PROBLEM_BODY_TOO_LARGE, NULL);
-	else if (!digest_request(&x->idempotency->rules, &served->request, &x->entry.digest,
-				 &error))
+	else if (!digest_request(&x->idempotency->rules, &served->request,
+				 digest_keys_making(keys_of(x)), &x->entry.digest, &error))
 		refuse_body(x, &error);
 	else
 		reserve(x);
+}
+
+/* The same request under the key of a record that was made before the keys were changed. */
+static bool digest_under(struct ledger_entry *entry, int32_t key_id, struct digest *out)
+{
+	struct exchange *x = of_entry(entry);
+	struct canonical_error error = { 0 };
+
+	return digest_keys_verify(keys_of(x), key_id) &&
+	       digest_request(&x->idempotency->rules, &x->served.request,
+			      digest_keys_find(keys_of(x), key_id), out, &error);
 }
 
 static void let_go(struct ledger_entry *entry)
@@ -186,6 +208,7 @@ static void reserve(struct exchange *x)
 	x->held = true;
 	x->entry.idempotency = x->idempotency;
 	x->entry.arena = x->served.request.arena;
+	x->entry.digest_under = digest_under;
 	x->entry.done = reserved;
 	x->entry.gone = let_go;
 	ledger_reserve(services_of(x)->ledger, &x->entry);
@@ -268,19 +291,21 @@ static void waited(struct ledger_entry *entry)
 		rule(x);
 }
 
-/* FORWARD: the upstream gets the request, once, if the lease outlasts it. Ends in forwarded(). */
+/*
+ * FORWARD: the upstream gets the request, once, if the lease outlasts it. An answer is never lost
+ * for its size: what would be stored is held whatever others hold, and of a larger one at least
+ * the status is heard. Ends in forwarded().
+ */
 static void forward(struct exchange *x)
 {
 	struct upstream_call *call = &x->call;
+	size_t keep = (size_t)x->idempotency->response.max_body;
 
 	forward_prepare(&x->served, call, true);
-	call->start_within_ms = x->entry.lease_left_ms - call->upstream->timeout;
-	if (call->start_within_ms <= 0) {
-		x->problem = PROBLEM_LEDGER_UNAVAILABLE;
-		settle(x, LEDGER_RELEASE, "the ledger took too long for the lease");
-		return;
-	}
-	call->answer_max = FORWARD_ANSWER_MAX;
+	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
+	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
+	call->held_anyway = keep;
+	call->drop_over = true;
 	call->done = forwarded;
 	upstream_send(services_of(x)->upstreams, call);
 }
@@ -345,7 +370,8 @@ static void settle(struct exchange *x, enum ledger_outcome outcome, const char *
 		entry->result.fields = forward_kept(entry->arena, &x->answer.fields,
 						    &x->idempotency->response.headers);
 		entry->result.body = x->answer.body.len ? x->answer.body : no_body;
-		if (x->answer.body.len > keep) /* completed; later retries get 410 */
+		/* completed; later retries get 410 */
+		if (x->answer.body.len > keep || x->call.dropped)
 			entry->result.body = (struct span){ NULL, 0 };
 	}
 	entry->done = settled;
@@ -354,21 +380,26 @@ static void settle(struct exchange *x, enum ledger_outcome outcome, const char *
 
 /*
  * What the ledger did not take in time, the client may not hear: it is told that the result is
- * not known, and a retry finds it once the ledger has it. What was not sent stays not sent.
+ * not known, and a retry finds it once the ledger has it. What was not sent stays not sent. An
+ * answer whose body was dropped is no answer: the client hears what the record says of it.
  */
 static void settled(struct ledger_entry *entry)
 {
 	struct exchange *x = of_entry(entry);
-	bool released = entry->outcome == LEDGER_RELEASE;
+	bool unknown = entry->outcome == LEDGER_MARK_UNKNOWN;
+	const char *detail = entry->outcome == LEDGER_RELEASE ? NULL : x->served.cause;
 
 	x->served.settle_us = entry->took_us;
 	if (entry->settled != LEDGER_SETTLED && !x->problem) {
 		count_unknown(x, CAUSE_SETTLE);
 		x->problem = PROBLEM_RESULT_UNKNOWN;
 		x->status = 0;
+	} else if (x->call.dropped) {
+		x->problem = unknown ? PROBLEM_RESULT_UNKNOWN : PROBLEM_NOT_RETAINED;
+		detail = unknown ? detail : "the answer's body was too large to be held";
 	}
 	if (x->problem)
-		refuse(x, x->problem, released ? NULL : x->served.cause);
+		refuse(x, x->problem, detail);
 	else
 		answer(x, VERDICT_FORWARDED, &x->answer);
 }
@@ -388,7 +419,8 @@ static void refuse(struct exchange *x, enum problem problem, const char *detail)
 {
 	struct http_answer with = exchange_refusal(x, problem, detail);
 
-	x->served.cause = detail;
+	if (detail)
+		x->served.cause = detail;
 	answer(x, verdict_of(problem), &with);
 }
 

@@ -123,15 +123,16 @@ static void tell_date(struct exchange *x, struct problem_about *about, const cha
 static void tell_record(struct exchange *x, enum problem problem, struct problem_about *about)
 {
 	const struct ledger_entry *entry = &x->entry;
+	const struct http_answer *of = entry->found == LEDGER_WON ? &x->answer : &entry->stored;
 	const struct http_field *location = NULL;
 
 	if (problem == PROBLEM_MISMATCH || problem == PROBLEM_RULES_CHANGED)
 		tell_text(about, "state", span_of(state_word(entry)));
-	if (problem == PROBLEM_NOT_RETAINED && entry->stored.status) {
-		location = http_find(&entry->stored.fields, SPAN("Location"), NULL);
+	if (problem == PROBLEM_NOT_RETAINED && of->status) {
+		location = http_find(&of->fields, SPAN("Location"), NULL);
 		about->extra[about->n_extra++] =
 			(struct problem_extra){ .name = "original_status",
-						.number = (int64_t)entry->stored.status };
+						.number = (int64_t)of->status };
 		if (location)
 			tell_text(about, "location", location->value);
 		tell_date(x, about, "completed_at", entry->completed_at);

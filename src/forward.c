@@ -56,6 +56,16 @@ static bool request_field_ours(struct span name, bool trusted_proxy, bool enforc
 	return enforced && http_same_name(name, SPAN("Accept-Encoding"));
 }
 
+bool forward_drops_compared(const struct http_request *request, const struct route *route)
+{
+	const struct digest_rules *rules = &route->idempotency->rules;
+
+	for (size_t i = 0; i < rules->n_headers; i++)
+		if (http_list_has(&request->fields, SPAN("Connection"), rules->headers[i]))
+			return true;
+	return false;
+}
+
 /* All lines of that name, joined by commas, with one more element behind them. */
 static struct span joined(struct arena *arena, const struct http_fields *fields,
 			  struct span name, struct span last)

@@ -3,7 +3,7 @@
  *
  * A response is read by steps: the head, then its body by the one framing that the head allows
  * (none, Content-Length, chunked, until the stream ends). A step takes what it can of the bytes
- * and says how many. A head is judged when it is whole; only what shows at once that none is
+ * and says how many (of a chunked body: http1_chunked.c). A head is judged when it is whole; only what shows at once that none is
  * coming (other first bytes, a bad status line, a bare LF, too many bytes) is judged before. A
  * head in one piece is looked at where it arrived and copied once, into the arena; one in
  * pieces is collected first. Body bytes are copied once, and never looked at.
@@ -13,29 +13,10 @@
  */
 #include "http1.h"
 
-#define INTERIM_MAX      8U
-#define CHUNK_DIGITS_MAX 16U           /* so that a size fits 64 bits */
-#define DROPPED_MAX      HTTP_HEAD_MAX /* chunk extensions and trailers of one answer */
-#define STATUS_LINE_MIN  (sizeof("HTTP/1.1 200") - 1)
+#include "http1_internal.h"
 
-enum step {
-	STEP_HEAD,
-	STEP_SIZED,       /* a body of `left` more bytes */
-	STEP_UNTIL_CLOSE, /* a body that ends with the stream */
-	STEP_CHUNK_SIZE,
-	STEP_SIZE_END,  /* its digits are over */
-	STEP_SIZE_PAD,  /* white space, which only an extension may follow */
-	STEP_EXTENSION, /* until the CR */
-	STEP_SIZE_LF,
-	STEP_CHUNK, /* `left` more bytes of data */
-	STEP_CHUNK_CR,
-	STEP_CHUNK_LF,
-	STEP_TRAILERS, /* where a line of them begins */
-	STEP_TRAILER_NAME,
-	STEP_TRAILER_VALUE,
-	STEP_TRAILER_LF,
-	STEP_LAST_LF
-};
+#define INTERIM_MAX     8U
+#define STATUS_LINE_MIN (sizeof("HTTP/1.1 200") - 1)
 
 void http1_reader_init(struct http1_reader *reader, struct arena *arena, size_t body_max,
 		       bool head_request)
@@ -53,20 +34,43 @@ void http1_reader_fini(struct http1_reader *reader)
 	buf_fini(&reader->body);
 }
 
-static void refuse(struct http1_reader *r, enum http1_state state, const char *why)
+void http1_refuse(struct http1_reader *r, enum http1_state state, const char *why)
 {
 	r->state = state;
 	r->why = why;
 	r->keep_alive = false;
 }
 
-static void malformed(struct http1_reader *r, const char *why)
+void http1_malformed(struct http1_reader *r, const char *why)
 {
-	refuse(r, HTTP1_MALFORMED, why);
+	http1_refuse(r, HTTP1_MALFORMED, why);
+}
+
+bool http1_fits(const struct http1_reader *r, uint64_t more)
+{
+	return r->body.len <= r->body_max && more <= r->body_max - r->body.len;
+}
+
+/* The body is more than may be held. No byte of it is kept, whether it is read on or not. */
+void http1_body_over(struct http1_reader *r)
+{
+	r->body_over = true;
+	buf_fini(&r->body);
+	if (!r->discard)
+		http1_refuse(r, HTTP1_TOO_LARGE, "body");
+}
+
+/* Body bytes that no length announced. */
+void http1_collect(struct http1_reader *r, struct span bytes)
+{
+	if (!http1_fits(r, bytes.len))
+		http1_body_over(r);
+	if (!r->body_over)
+		buf_span(&r->body, bytes);
 }
 
 /* A collected body moves to the arena as it is, without a copy. */
-static void complete(struct http1_reader *r)
+void http1_complete(struct http1_reader *r)
 {
 	r->state = HTTP1_COMPLETE;
 	if (!r->body.len)
@@ -85,7 +89,7 @@ static void status_line(struct http1_reader *r, struct span line)
 	if (line.len < STATUS_LINE_MIN || (at[7] != '0' && at[7] != '1') || at[8] != ' ' ||
 	    (line.len > STATUS_LINE_MIN && at[STATUS_LINE_MIN] != ' ') ||
 	    !http_field_value(line)) {
-		malformed(r, "status line");
+		http1_malformed(r, "status line");
 		return;
 	}
 	for (size_t i = 9; i < STATUS_LINE_MIN; i++) {
@@ -94,7 +98,7 @@ static void status_line(struct http1_reader *r, struct span line)
 		status = digit < 10 ? status * 10 + digit : 1000;
 	}
 	if (status < 100 || status > 599) {
-		malformed(r, "status code");
+		http1_malformed(r, "status code");
 		return;
 	}
 	r->minor = (unsigned)(at[7] - '0');
@@ -105,7 +109,7 @@ static void status_line(struct http1_reader *r, struct span line)
 static bool head_line(struct http1_reader *r, struct span head, size_t lf)
 {
 	if (head.at[lf - 1] != '\r')
-		malformed(r, "line ends without CR");
+		http1_malformed(r, "line ends without CR");
 	else if (r->line == 0)
 		status_line(r, (struct span){ head.at, lf - 1 });
 	return lf - 1 == r->line;
@@ -119,7 +123,7 @@ static size_t head_end(struct http1_reader *r, struct span head)
 	const char *lf = NULL;
 
 	if (memcmp(head.at, begin.at, len < begin.len ? len : begin.len) != 0) {
-		malformed(r, "not HTTP/1");
+		http1_malformed(r, "not HTTP/1");
 		return 0;
 	}
 	while ((lf = memchr(head.at + r->scanned, '\n', len - r->scanned))) {
@@ -134,7 +138,7 @@ static size_t head_end(struct http1_reader *r, struct span head)
 	}
 	r->scanned = len;
 	if (len == HTTP_HEAD_MAX)
-		refuse(r, HTTP1_TOO_LARGE, "head");
+		http1_refuse(r, HTTP1_TOO_LARGE, "head");
 	return 0;
 }
 
@@ -149,7 +153,7 @@ static const char *field_line(struct http1_reader *r, const char *at, struct htt
 	while (http_is(*at, HTTP_TCHAR))
 		at++;
 	if (at == name || *at != ':') {
-		malformed(r, "field name, or a folded line");
+		http1_malformed(r, "field name, or a folded line");
 		return NULL;
 	}
 	field->name = (struct span){ name, (size_t)(at - name) };
@@ -159,7 +163,7 @@ static const char *field_line(struct http1_reader *r, const char *at, struct htt
 		if (*at != ' ' && *at != '\t')
 			end = at + 1;
 	if (at[0] != '\r' || at[1] != '\n') {
-		malformed(r, "control byte in a field value");
+		http1_malformed(r, "control byte in a field value");
 		return NULL;
 	}
 	field->value = (struct span){ value, (size_t)(end - value) };
@@ -173,7 +177,7 @@ static void parse_fields(struct http1_reader *r, struct span head, struct http_f
 
 	while (at && at < end) {
 		if (fields->n == HTTP_FIELDS_MAX) {
-			refuse(r, HTTP1_TOO_LARGE, "number of fields");
+			http1_refuse(r, HTTP1_TOO_LARGE, "number of fields");
 			return;
 		}
 		at = field_line(r, at, &fields->at[fields->n++]);
@@ -209,17 +213,17 @@ static void judge_framing(struct http1_reader *r, const struct http_fields *fiel
 	framing->sized = lengths > 0;
 	framing->chunked = codings > 0;
 	if (length && coding)
-		malformed(r, "Content-Length and Transfer-Encoding");
+		http1_malformed(r, "Content-Length and Transfer-Encoding");
 	else if (lengths > 1)
-		malformed(r, "several Content-Lengths");
+		http1_malformed(r, "several Content-Lengths");
 	else if (length && !read_length(length->value, &framing->length))
-		malformed(r, "Content-Length");
+		http1_malformed(r, "Content-Length");
 	else if (coding && r->minor == 0)
-		malformed(r, "Transfer-Encoding in HTTP/1.0");
+		http1_malformed(r, "Transfer-Encoding in HTTP/1.0");
 	else if (codings > 1 || (coding && !http_same_name(coding->value, SPAN("chunked"))))
-		malformed(r, "Transfer-Encoding");
+		http1_malformed(r, "Transfer-Encoding");
 	else if (never && (framing->chunked || framing->length))
-		malformed(r, "a body where the status allows none");
+		http1_malformed(r, "a body where the status allows none");
 }
 
 static void begin_sized(struct http1_reader *r, uint64_t length)
@@ -227,9 +231,9 @@ static void begin_sized(struct http1_reader *r, uint64_t length)
 	r->step = STEP_SIZED;
 	r->left = length;
 	if (!length) {
-		complete(r);
-	} else if (length > r->body_max) {
-		refuse(r, HTTP1_TOO_LARGE, "body");
+		http1_complete(r);
+	} else if (!http1_fits(r, length)) {
+		http1_body_over(r);
 	} else {
 		r->into = arena_alloc(r->arena, length);
 		r->answer.body = (struct span){ r->into, 0 };
@@ -240,7 +244,7 @@ static void begin_body(struct http1_reader *r, const struct framing *framing)
 {
 	r->answer.body = SPAN("");
 	if (r->head_request || r->answer.status == 204 || r->answer.status == 304) {
-		complete(r);
+		http1_complete(r);
 	} else if (framing->sized) {
 		begin_sized(r, framing->length);
 	} else if (framing->chunked) {
@@ -255,9 +259,9 @@ static void begin_body(struct http1_reader *r, const struct framing *framing)
 static void skip_interim(struct http1_reader *r)
 {
 	if (r->answer.status == 101)
-		malformed(r, "101 that nobody asked for");
+		http1_malformed(r, "101 that nobody asked for");
 	else if (++r->interim > INTERIM_MAX)
-		malformed(r, "too many interim answers");
+		http1_malformed(r, "too many interim answers");
 	r->answer.status = 0;
 }
 
@@ -321,163 +325,37 @@ static size_t read_sized(struct http1_reader *r, struct span bytes)
 {
 	size_t n = bytes.len < r->left ? bytes.len : r->left;
 
-	memcpy(r->into + r->answer.body.len, bytes.at, n);
-	r->answer.body.len += n;
+	if (r->into) {
+		memcpy(r->into + r->answer.body.len, bytes.at, n);
+		r->answer.body.len += n;
+	}
 	r->left -= n;
 	if (!r->left)
-		complete(r);
+		http1_complete(r);
 	return n;
 }
 
-static size_t read_until_close(struct http1_reader *r, struct span bytes)
+static size_t take(struct http1_reader *r, struct span bytes)
 {
-	buf_span(&r->body, bytes);
-	if (r->body.full)
-		refuse(r, HTTP1_TOO_LARGE, "body");
-	return bytes.len;
-}
-
-static size_t read_chunk_size(struct http1_reader *r, struct span bytes)
-{
-	size_t i = 0;
-
-	for (; i < bytes.len && http_is(bytes.at[i], HTTP_HEX); i++) {
-		if (++r->line > CHUNK_DIGITS_MAX) {
-			malformed(r, "chunk size");
-			return i;
-		}
-		r->left = r->left << 4 | http_hex(bytes.at[i]);
+	switch (r->step) {
+	case STEP_HEAD:
+		return read_head(r, bytes);
+	case STEP_SIZED:
+		return read_sized(r, bytes);
+	case STEP_UNTIL_CLOSE:
+		http1_collect(r, bytes);
+		return bytes.len;
+	default:
+		return http1_chunked(r, bytes);
 	}
-	if (i == bytes.len)
-		return i;
-	if (!r->line)
-		malformed(r, "chunk size");
-	else if (r->left > r->body_max - r->body.len)
-		refuse(r, HTTP1_TOO_LARGE, "body");
-	r->line = 0;
-	r->step = STEP_SIZE_END;
-	return i;
 }
-
-/* Counts a byte that is dropped. */
-static void drop(struct http1_reader *r)
-{
-	if (++r->dropped > DROPPED_MAX)
-		refuse(r, HTTP1_TOO_LARGE, "chunk extensions and trailers");
-}
-
-static size_t read_size_end(struct http1_reader *r, struct span bytes)
-{
-	char byte = bytes.at[0];
-
-	if (byte == '\r' && r->step == STEP_SIZE_END)
-		r->step = STEP_SIZE_LF;
-	else if (byte == ';')
-		r->step = STEP_EXTENSION;
-	else if (byte == ' ' || byte == '\t')
-		r->step = STEP_SIZE_PAD;
-	else
-		malformed(r, "chunk size");
-	if (byte != '\r')
-		drop(r);
-	return 1;
-}
-
-static size_t read_extension(struct http1_reader *r, struct span bytes)
-{
-	for (size_t i = 0; i < bytes.len && r->state == HTTP1_MORE; i++) {
-		if (bytes.at[i] == '\r') {
-			r->step = STEP_SIZE_LF;
-			return i + 1;
-		}
-		if (http_is(bytes.at[i], HTTP_VALUE))
-			drop(r);
-		else
-			malformed(r, "chunk extension");
-	}
-	return bytes.len;
-}
-
-static size_t read_chunk(struct http1_reader *r, struct span bytes)
-{
-	size_t n = bytes.len < r->left ? bytes.len : r->left;
-
-	buf_append(&r->body, bytes.at, n); /* that it fits was checked with the chunk's size */
-	r->left -= n;
-	if (!r->left)
-		r->step = STEP_CHUNK_CR;
-	return n;
-}
-
-/* The one byte that may stand here, and the step behind it. */
-static size_t read_mark(struct http1_reader *r, struct span bytes)
-{
-	char mark = r->step == STEP_CHUNK_CR ? '\r' : '\n';
-
-	if (bytes.at[0] != mark)
-		malformed(r, "chunked framing");
-	else if (r->step == STEP_SIZE_LF)
-		r->step = r->left ? STEP_CHUNK : STEP_TRAILERS;
-	else if (r->step == STEP_CHUNK_CR)
-		r->step = STEP_CHUNK_LF;
-	else if (r->step == STEP_CHUNK_LF)
-		r->step = STEP_CHUNK_SIZE;
-	else
-		complete(r);
-	return 1;
-}
-
-static void trailer_byte(struct http1_reader *r, char byte)
-{
-	if (r->step == STEP_TRAILER_LF && byte == '\n')
-		r->step = STEP_TRAILERS;
-	else if (r->step == STEP_TRAILERS && byte == '\r')
-		r->step = STEP_LAST_LF;
-	else if (r->step == STEP_TRAILER_NAME && byte == ':')
-		r->step = STEP_TRAILER_VALUE;
-	else if (r->step == STEP_TRAILER_VALUE && byte == '\r')
-		r->step = STEP_TRAILER_LF;
-	else if (r->step <= STEP_TRAILER_NAME && http_is(byte, HTTP_TCHAR))
-		r->step = STEP_TRAILER_NAME;
-	else if (r->step != STEP_TRAILER_VALUE || !http_is(byte, HTTP_VALUE))
-		malformed(r, "trailer");
-	drop(r);
-}
-
-static size_t read_trailers(struct http1_reader *r, struct span bytes)
-{
-	size_t i = 0;
-
-	while (i < bytes.len && r->state == HTTP1_MORE && r->step != STEP_LAST_LF)
-		trailer_byte(r, bytes.at[i++]);
-	return i;
-}
-
-static size_t (*const steps[])(struct http1_reader *r, struct span bytes) = {
-	[STEP_HEAD] = read_head,
-	[STEP_SIZED] = read_sized,
-	[STEP_UNTIL_CLOSE] = read_until_close,
-	[STEP_CHUNK_SIZE] = read_chunk_size,
-	[STEP_SIZE_END] = read_size_end,
-	[STEP_SIZE_PAD] = read_size_end,
-	[STEP_EXTENSION] = read_extension,
-	[STEP_SIZE_LF] = read_mark,
-	[STEP_CHUNK] = read_chunk,
-	[STEP_CHUNK_CR] = read_mark,
-	[STEP_CHUNK_LF] = read_mark,
-	[STEP_TRAILERS] = read_trailers,
-	[STEP_TRAILER_NAME] = read_trailers,
-	[STEP_TRAILER_VALUE] = read_trailers,
-	[STEP_TRAILER_LF] = read_trailers,
-	[STEP_LAST_LF] = read_mark,
-};
 
 enum http1_state http1_read(struct http1_reader *reader, struct span bytes)
 {
 	if (bytes.len)
 		reader->seen = true;
 	while (bytes.len && reader->state == HTTP1_MORE) {
-		size_t used = steps[reader->step](reader, bytes);
+		size_t used = take(reader, bytes);
 
 		bytes.at += used;
 		bytes.len -= used;
@@ -493,7 +371,7 @@ enum http1_state http1_eof(struct http1_reader *reader)
 {
 	reader->keep_alive = false;
 	if (reader->state == HTTP1_MORE && reader->step == STEP_UNTIL_CLOSE)
-		complete(reader);
+		http1_complete(reader);
 	else if (reader->state == HTTP1_MORE)
 		reader->state = HTTP1_CUT;
 	return reader->state;

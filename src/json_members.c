@@ -19,6 +19,7 @@
 #include <assert.h>
 
 #define SHAPES    64U /* how many orders are remembered */
+#define GATHERED  4096U
 #define SHAPE_MAX 63U /* members; more are sorted otherwise */
 
 /* The order that the last object of some shape was brought into. */
@@ -312,4 +313,57 @@ struct reader_piece *reader_members_sort(struct reader_members *members,
 	for (*end = first; (*end)->last->next;)
 		*end = (*end)->last->next;
 	return first;
+}
+
+struct reader_piece *reader_pieces_kept(struct reader_piece *first, struct reader_piece **end)
+{
+	struct reader_piece *kept = NULL, **link = &kept;
+
+	while (first) {
+		struct reader_piece *next = first->last->next;
+
+		if (first->last->end > first->start || first->last != first) {
+			*link = *end = first;
+			link = &first->last->next;
+		}
+		first = next;
+	}
+	*link = NULL;
+	return kept;
+}
+
+/* Most pieces are short, and a copy of a fixed length is faster than one of the right length. */
+static inline void copy_piece(char *to, const char *from, size_t len)
+{
+	if (len <= READER_SLACK)
+		memcpy(to, from, READER_SLACK);
+	else
+		memcpy(to, from, len);
+}
+
+void reader_emit(const struct reader_members *members, const struct reader_piece *piece,
+		 struct canonical_sink *sink)
+{
+	char gathered[GATHERED + READER_SLACK];
+	size_t n = 0;
+
+	for (; piece; piece = piece->next) {
+		size_t start = piece->start, len = 0;
+
+		while (piece->next && piece->next->start == piece->end)
+			piece = piece->next;
+		len = piece->end - start;
+		if (n && len > GATHERED - n) {
+			sink->put(sink, gathered, n);
+			n = 0;
+		}
+		if (len > GATHERED) {
+			sink->put(sink, members->out + start, len);
+			continue;
+		}
+		copy_piece(gathered + n, members->out + start, len);
+		n += len;
+	}
+	if (n)
+		sink->put(sink, gathered, n);
 }

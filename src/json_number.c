@@ -24,13 +24,6 @@ struct written {
 	bool negative, scientific;
 };
 
-/* D x 10^E; the digits of D stand in two places, because the point was between them. */
-struct decimal {
-	struct span high, low;
-	int64_t exponent;
-	bool negative;
-};
-
 static inline bool is_digit(const char *at, const char *end)
 {
 	return at < end && *at >= '0' && *at <= '9';
@@ -136,13 +129,13 @@ static struct span without(struct span digits, size_t before, size_t behind)
 }
 
 /* False where the number is beyond the limits. Zero becomes a decimal without digits. */
-static bool reduce(const struct written *w, struct decimal *d)
+static bool reduce(const struct written *w, struct reader_decimal *d)
 {
 	size_t behind = 0;
 	int64_t scientific = 0;
 
-	*d = (struct decimal){ w->whole, w->fraction, w->exponent - (int64_t)w->fraction.len,
-			       w->negative };
+	*d = (struct reader_decimal){ w->whole, w->fraction,
+				      w->exponent - (int64_t)w->fraction.len, w->negative };
 	d->high = without(d->high, zeros_before(d->high), 0);
 	if (!d->high.len)
 		d->low = without(d->low, zeros_before(d->low), 0);
@@ -171,7 +164,7 @@ static size_t digits_of(size_t number)
 	return n;
 }
 
-static char *put_digits(char *out, const struct decimal *d)
+char *reader_digits(char *out, const struct reader_decimal *d)
 {
 	if (d->high.len)
 		memcpy(out, d->high.at, d->high.len);
@@ -196,9 +189,9 @@ static char *put_unsigned(char *out, size_t number)
 }
 
 /* D, and `shift` zeros, or D e shift. */
-static char *put_large(char *out, const struct decimal *d, size_t shift)
+static char *put_large(char *out, const struct reader_decimal *d, size_t shift)
 {
-	out = put_digits(out, d);
+	out = reader_digits(out, d);
 	if (shift <= 1 + digits_of(shift))
 		return put_zeros(out, shift);
 	*out++ = 'e';
@@ -206,13 +199,13 @@ static char *put_large(char *out, const struct decimal *d, size_t shift)
 }
 
 /* `shift` of D's digits stand behind the point; or D e -shift. */
-static char *put_small(char *out, const struct decimal *d, size_t shift)
+static char *put_small(char *out, const struct reader_decimal *d, size_t shift)
 {
 	size_t n = d->high.len + d->low.len;
 	char *end = NULL;
 
 	if (n > shift) {
-		end = put_digits(out, d);
+		end = reader_digits(out, d);
 		memmove(end - shift + 1, end - shift, shift);
 		end[-(ptrdiff_t)shift] = '.';
 		return end + 1;
@@ -220,15 +213,15 @@ static char *put_small(char *out, const struct decimal *d, size_t shift)
 	if (shift <= n + digits_of(shift)) {
 		out[0] = '0';
 		out[1] = '.';
-		return put_digits(put_zeros(out + 2, shift - n), d);
+		return reader_digits(put_zeros(out + 2, shift - n), d);
 	}
-	end = put_digits(out, d);
+	end = reader_digits(out, d);
 	end[0] = 'e';
 	end[1] = '-';
 	return put_unsigned(end + 2, shift);
 }
 
-static char *put_decimal(char *out, const struct decimal *d)
+static char *put_decimal(char *out, const struct reader_decimal *d)
 {
 	if (d->high.len + d->low.len == 0) {
 		*out = '0';
@@ -240,11 +233,28 @@ static char *put_decimal(char *out, const struct decimal *d)
 			       : put_large(out, d, (size_t)d->exponent);
 }
 
+static const char *beyond(struct reader_io *io, const char *at)
+{
+	return reader_wrong(io, at,
+			    "a number of at most 1,000 digits, its exponent within 9,999");
+}
+
+const char *reader_decimal(struct reader_io *io, const char *at, struct reader_decimal *d)
+{
+	const char *start = at;
+	struct written w;
+
+	at = read_written(io, at, &w);
+	if (at && !reduce(&w, d))
+		return beyond(io, start);
+	return at;
+}
+
 const char *reader_number(struct reader_io *io, const char *at)
 {
 	const char *start = at;
 	struct written w;
-	struct decimal d;
+	struct reader_decimal d;
 	char *out = NULL;
 
 	at = read_written(io, at, &w);
@@ -256,9 +266,7 @@ const char *reader_number(struct reader_io *io, const char *at)
 		return at;
 	}
 	if (!reduce(&w, &d))
-		return reader_wrong(
-			io, start,
-			"a number of at most 1,000 digits, its exponent within 9,999");
+		return beyond(io, start);
 	out = put_decimal(io->out, &d);
 	assert(out - io->out <= at - start);
 	io->out = out;

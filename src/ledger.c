@@ -111,8 +111,7 @@ void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 		return;
 	}
 	entry->first_seen = op_id_ms(entry->op_id) / 1000;
-	entry->lease_left_ms =
-		entry->idempotency->lease - (loop_clock_us() / 1000 - entry->sent_ms);
+	entry->lease_until_ms = entry->sent_ms + entry->idempotency->lease;
 	entry_found(ledger, entry, LEDGER_WON, NULL);
 }
 
@@ -219,6 +218,7 @@ static void tick(struct loop_timer *timer)
 
 	instance_renew(ledger, now);
 	session_recheck(ledger);
+	keys_look(ledger, now);
 	waiters_due(ledger, now);
 	for (struct list *at = ledger->busy.next; at != &ledger->busy; at = next) {
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, busy_link);
@@ -324,6 +324,7 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	gethostname(ledger->gateway, sizeof(ledger->gateway) - 16);
 	snprintf(ledger->gateway + strlen(ledger->gateway), 16, " worker %u", index);
 	ledger->instance = -1;
+	atomic_store(&ledger->missing_key, LEDGER_KEYS_NOT_KNOWN);
 	random_bytes(&ledger->token, sizeof(ledger->token));
 	ledger->limit = ledger->read_limit = (size_t)settings->ledger.batch_max;
 	ledger->sorted = mem_alloc(ledger->limit * sizeof(struct ledger_entry *));

@@ -179,17 +179,22 @@ static bool again(struct read *read, struct list *queue, enum entry_state state)
 /* The columns of read_keys. */
 enum { K_HASH, K_OP_ID, K_DAY, K_DIGEST, K_RAW, K_RULES, K_DIGEST_KEY, K_EXPIRED, K_EXPIRES };
 
-static enum ledger_same compare(const struct ledger_entry *entry, const struct pg_rows *rows,
-				size_t row)
+/* Another's record stands there: what it is about, and how it has ended, decide. */
+static void other_found(struct ledger *ledger, struct ledger_entry *entry,
+			const struct pg_rows *rows, size_t row)
 {
-	struct span canonical = { (const char *)entry->digest.canonical, DIGEST_BYTES };
-	struct span raw = { (const char *)entry->digest.raw, DIGEST_RAW_BYTES };
+	struct record_digest record = { .rules_id = pg_int(rows, row, K_RULES),
+					.key_id = (int32_t)pg_int(rows, row, K_DIGEST_KEY),
+					.canonical = pg_bytes(rows, row, K_DIGEST),
+					.raw = pg_bytes(rows, row, K_RAW) };
 
-	if (pg_int(rows, row, K_RULES) == entry->idempotency->rules.id &&
-	    pg_int(rows, row, K_DIGEST_KEY) == entry->digest.key_id)
-		return span_equal(pg_bytes(rows, row, K_DIGEST), canonical) ? LEDGER_SAME
-									    : LEDGER_DIFFERENT;
-	return span_equal(pg_bytes(rows, row, K_RAW), raw) ? LEDGER_SAME : LEDGER_RULES_CHANGED;
+	if (entry->answered) /* its exchange has gone: nothing of its own stands there */
+		entry_conclude(ledger, entry);
+	else if (!keys_compare(ledger, entry, &record))
+		entry_found(ledger, entry, LEDGER_UNAVAILABLE,
+			    "the record's digest was made under a key that is missing here");
+	else
+		entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
 }
 
 static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
@@ -212,14 +217,10 @@ static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
 	entry->record_op_id = op_id;
 	entry->record_day = (int32_t)pg_int(rows, row, K_DAY);
 	entry->expired = pg_int(rows, row, K_EXPIRED) != 0;
-	entry->same = compare(entry, rows, row);
 	entry->first_seen = op_id_ms(op_id) / 1000;
 	entry->age_ms = ledger_clock_us(ledger) / 1000 - op_id_ms(op_id);
 	row_request_id(ledger, op_id, entry->record_day, entry->request_id);
-	if (entry->answered) /* its exchange has gone: nothing of its own stands there */
-		entry_conclude(ledger, entry);
-	else
-		entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
+	other_found(ledger, entry, rows, row);
 }
 
 /* It was there when the insert lost, and is gone: released or purged meanwhile. Try again. */

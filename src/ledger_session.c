@@ -64,7 +64,8 @@ struct ledger_state ledger_state(const struct ledger *ledger)
 {
 	return (struct ledger_state){ .up = atomic_load(&ledger->up),
 				      .durable = atomic_load(&ledger->durable),
-				      .why = atomic_load(&ledger->why) };
+				      .why = atomic_load(&ledger->why),
+				      .missing_key = atomic_load(&ledger->missing_key) };
 }
 
 /* --- operations --- */
@@ -165,7 +166,9 @@ static void send_rules(struct ledger *ledger, struct pg *pg,
 	arena_free(arena);
 }
 
-/* Three steps: identities added, identities read, rules added. */
+/* The steps of what is asked of operations and keys, counted from the first. */
+enum { O_IDENTITIES_ADDED, O_IDENTITIES, O_RULES_ADDED, O_KEY_ADDED, O_KEYS, O_STEPS };
+
 static void send_operations(struct ledger *ledger, struct pg *pg)
 {
 	size_t n = 0;
@@ -173,6 +176,7 @@ static void send_operations(struct ledger *ledger, struct pg *pg)
 
 	send_identities(ledger, pg, all, n);
 	send_rules(ledger, pg, all, n);
+	keys_ask(ledger, pg);
 	mem_free(all);
 }
 
@@ -215,6 +219,13 @@ static void take_identities(struct ledger *ledger, const struct pg_rows *held,
 				  all[i]->operation, all[i]->operation);
 	}
 	mem_free(all);
+}
+
+static void take_operations(struct ledger *ledger, struct pg_rows *const *steps,
+			    unsigned long asked_for)
+{
+	take_identities(ledger, steps[O_IDENTITIES], asked_for);
+	keys_take(ledger, steps[O_KEYS]);
 }
 
 static bool take_secrets(struct ledger *ledger, const struct pg_rows *rows)
@@ -295,10 +306,11 @@ static void session_done(struct pg_transaction *transaction)
 		return;
 	}
 	instance_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK));
-	take_identities(ledger, transaction->rows[2], link->asked_for);
+	take_operations(ledger, &transaction->rows[1], link->asked_for);
 	link->checked = true;
 	if (link->asked != ASKED_NOTHING &&
-	    !instance_take(ledger, link->asked, transaction->rows[4], link->session_us))
+	    !instance_take(ledger, link->asked, transaction->rows[1 + O_STEPS],
+			   link->session_us))
 		instance_missing(ledger,
 				 link->asked == ASKED_CLAIM); /* a tick claims another */
 	session_publish(ledger);
@@ -332,7 +344,7 @@ static void recheck_done(struct pg_transaction *transaction)
 	ledger->rechecking = false;
 	ledger->recheck_at_ms = loop_now(ledger->loop);
 	if (transaction->outcome == PG_COMMITTED)
-		take_identities(ledger, transaction->rows[1], ledger->recheck_asked_for);
+		take_operations(ledger, transaction->rows, ledger->recheck_asked_for);
 	else
 		ledger->recheck_at_ms += LEDGER_RENEW_MS / 10;
 	session_recheck(ledger);

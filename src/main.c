@@ -10,6 +10,7 @@
 struct command {
 	const char *name;    /* one or two words */
 	unsigned words;      /* that it takes, the name's included */
+	unsigned more;       /* words that it may take beside them */
 	const char *needed;  /* options that must be there */
 	const char *allowed; /* options that may */
 	int (*run)(const struct cli_args *args);
@@ -23,16 +24,20 @@ static int serve(const struct cli_args *args)
 }
 
 static const struct command commands[] = {
-	{ "", 0, "-c", "-c", serve, "-c FILE", "Serve, by the settings in FILE." },
-	{ "check", 1, "-c", "-c --explain", cli_check, "check -c FILE [--explain]",
+	{ "", 0, 0, "-c", "-c", serve, "-c FILE", "Serve, by the settings in FILE." },
+	{ "check", 1, 0, "-c", "-c --explain", cli_check, "check -c FILE [--explain]",
 	  "Print every error in FILE; with --explain, what its settings mean." },
-	{ "example", 1, "", "", cli_example, "example",
+	{ "example", 1, 0, "", "", cli_example, "example",
 	  "Print a file that shows every setting with its default." },
-	{ "migrate", 1, "-c", "-c --print", cli_migrate, "migrate -c FILE | --print",
+	{ "migrate", 1, 0, "-c", "-c --print", cli_migrate, "migrate -c FILE | --print",
 	  "Make or bring up to date the ledger's tables; or print the SQL." },
-	{ "operations list", 2, "-c", "-c --json", cli_operations_list,
+	{ "digest", 2, 1, "-c --route", "-c --route --header --json", cli_digest,
+	  "digest -c FILE --route \"METHOD PATH\" [--header \"NAME: VALUE\"]... [--json] BODY "
+	  "[BODY2]",
+	  "Show by what a request is compared, and what differs between two." },
+	{ "operations list", 2, 0, "-c", "-c --json", cli_operations_list,
 	  "operations list -c FILE [--json]", "Show what the ledger holds of each operation." },
-	{ "operations adopt", 3, "-c --reason", "-c --reason --as", cli_operations_adopt,
+	{ "operations adopt", 3, 0, "-c --reason", "-c --reason --as", cli_operations_adopt,
 	  "operations adopt NAME -c FILE --reason TEXT [--as WHO]",
 	  "Accept that an operation has become what FILE says." },
 };
@@ -99,7 +104,7 @@ static int run(const struct command *command, const struct cli_args *args)
 		snprintf(why, sizeof(why), "%s does not belong here", stray);
 		return wrong(why, command);
 	}
-	if (args->words != command->words)
+	if (args->words < command->words || args->words > command->words + command->more)
 		return wrong(args->words < command->words ? "a word is missing"
 							  : "there is a word too many",
 			     command);
@@ -107,6 +112,8 @@ static int run(const struct command *command, const struct cli_args *args)
 		return wrong("-c FILE is missing", command);
 	if (strstr(command->needed, "--reason") && (!args->reason || !args->reason[0]))
 		return wrong("--reason TEXT is missing", command);
+	if (strstr(command->needed, "--route") && !args->route)
+		return wrong("--route \"METHOD PATH\" is missing", command);
 	if (args->as && !args->as[0])
 		return wrong("--as needs a name", command);
 	return command->run(args);

@@ -80,11 +80,28 @@ static void check_routes(const struct office *office, struct admin_check *check)
 		 office->settings->n_routes, enforced);
 }
 
-/* Digests are made without a secret, so there is no key that could be missing. */
-static void check_keys(struct admin_check *check)
+/* Records under a key that is missing here cannot be told from others. */
+static void check_keys(const struct office *office, struct admin_check *check)
 {
+	size_t n = office->settings->digest_keys.n;
+
 	check->ok = true;
-	snprintf(check->detail, sizeof(check->detail), "digests need no key");
+	if (n)
+		snprintf(check->detail, sizeof(check->detail), "%zu in ledger.digest_keys", n);
+	else
+		snprintf(check->detail, sizeof(check->detail), "digests need no key");
+	for (size_t i = 0; i < office->view.n && check->ok; i++) {
+		int missing = worker_ledger(office->view.workers[i]).missing_key;
+
+		check->ok = missing == 0;
+		if (missing > 0)
+			snprintf(check->detail, sizeof(check->detail),
+				 "ledger.digest_keys lacks key %d, under which there are "
+				 "records",
+				 missing);
+		else if (missing)
+			snprintf(check->detail, sizeof(check->detail), "not yet known");
+	}
 }
 
 static void ready(void *arg, struct admin_check checks[ADMIN_CHECKS])
@@ -96,7 +113,7 @@ static void ready(void *arg, struct admin_check checks[ADMIN_CHECKS])
 	for (size_t i = 0; i < ADMIN_CHECKS; i++)
 		checks[i].name = names[i];
 	check_ledger(office, &checks[0], &checks[1]);
-	check_keys(&checks[2]);
+	check_keys(office, &checks[2]);
 	check_days(office, &checks[3]);
 	check_routes(office, &checks[4]);
 }

@@ -26,6 +26,7 @@ const size_t passthrough_size = sizeof(struct passthrough);
 static const enum problem problems[] = {
 	[UPSTREAM_ANSWERED] = PROBLEM_NONE,
 	[UPSTREAM_NOT_SENT] = PROBLEM_UPSTREAM_UNREACHABLE,
+	[UPSTREAM_TOO_LATE] = PROBLEM_UPSTREAM_UNREACHABLE,
 	[UPSTREAM_TIMED_OUT] = PROBLEM_UPSTREAM_TIMEOUT,
 	[UPSTREAM_CUT] = PROBLEM_UPSTREAM_BAD,
 	[UPSTREAM_MALFORMED] = PROBLEM_UPSTREAM_BAD,
@@ -75,7 +76,7 @@ static void body(struct served *served)
 	}
 	forward_prepare(served, &pass->call, false);
 	pass->call.answer_max = FORWARD_ANSWER_MAX;
-	pass->call.start_within_ms = served->route->upstream->timeout;
+	pass->call.start_by_ms = loop_clock_us() / 1000 + pass->call.upstream->timeout;
 	pass->call.done = forwarded;
 	upstream_send(served->services->upstreams, &pass->call);
 }

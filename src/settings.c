@@ -114,11 +114,7 @@ static void derive(struct loader *loader, const struct item *group,
 		   const struct upstream_settings *upstream)
 {
 	settings_outcome(loader, item_find(group, "outcome"), idempotency);
-	idempotency->rules = (struct digest_rules){
-		.version = (unsigned)idempotency->request.version,
-		.body = (enum canonical_body)idempotency->request.body,
-	};
-	idempotency->rules.id = digest_rules_id(&idempotency->rules);
+	settings_request(loader, item_find(group, "request"), idempotency);
 	if (idempotency->lease < 0 && upstream)
 		idempotency->lease = upstream->queue_timeout + upstream->connect_timeout +
 				     upstream->timeout + LEASE_MARGIN_MS;
@@ -183,6 +179,20 @@ static void read_routes(struct loader *loader, const struct item *root)
 	}
 }
 
+/* The file is read with the settings: a reload takes up its new keys, and an exchange keeps those
+ * it began with. */
+static void read_digest_keys(struct loader *loader, const struct item *ledger)
+{
+	struct settings *settings = loader->settings;
+	char why[256];
+
+	if (settings->ledger.digest_keys &&
+	    !digest_keys_load(loader->arena, settings->ledger.digest_keys,
+			      &settings->digest_keys, why))
+		settings_error(loader, item_find(ledger, "digest_keys"), "`digest_keys`: %s",
+			       why);
+}
+
 static void read_root(struct loader *loader, const struct item *root)
 {
 	struct settings *settings = loader->settings;
@@ -191,6 +201,7 @@ static void read_root(struct loader *loader, const struct item *root)
 	settings_read(loader, SECTION_LIMITS, item_find(root, "limits"), &settings->limits);
 	settings_read(loader, SECTION_LOG, item_find(root, "log"), &settings->log);
 	settings_read(loader, SECTION_LEDGER, item_find(root, "ledger"), &settings->ledger);
+	read_digest_keys(loader, item_find(root, "ledger"));
 	settings_read(loader, SECTION_ADMIN, item_find(root, "admin"), &settings->admin);
 	read_accounts(loader, root);
 	read_upstreams(loader, root);

@@ -14,6 +14,7 @@ static const struct sample {
 	bool on;
 } samples[] = {
 	{ "maintenance_conninfo", "\"dbname=onceward\"", SECTION_LEDGER, false },
+	{ "digest_keys", "\"digest.keys\"", SECTION_LEDGER, false },
 	{ "tokens_file", "\"admin.tokens\"", SECTION_ADMIN, false },
 	{ "method", "\"header\"", SECTION_ACCOUNT, true },
 	{ "header", "\"X-Account\"", SECTION_ACCOUNT, true },
@@ -28,6 +29,7 @@ static const struct sample {
 	{ "account", "\"main\"", SECTION_IDEMPOTENCY, true },
 	{ "owner", "\"orders-oncall@example.com\"", SECTION_IDEMPOTENCY, false },
 	{ "lease", "\"78s\"", SECTION_IDEMPOTENCY, false },
+	{ "defaults", "\"{\\\"quantity\\\": 1}\"", SECTION_REQUEST, false },
 	{ "store", "[\"2xx\", \"301\", \"302\", \"303\", \"402\", \"409\", \"410\", \"422\"]",
 	  SECTION_OUTCOME, false },
 	{ "release",

@@ -69,6 +69,16 @@ static void put_identity(struct buf *out, const struct idempotency_settings *ide
 	buf_byte(out, '\n');
 }
 
+static void put_rules(struct buf *out, const struct idempotency_settings *idempotency)
+{
+	struct arena *arena = arena_new();
+
+	buf_text(out, "    compared by ");
+	buf_span(out, digest_rules_text(arena, &idempotency->rules));
+	buf_byte(out, '\n');
+	arena_free(arena);
+}
+
 static void put_route(struct buf *out, const struct route *route)
 {
 	buf_format(out, "%s -> %s", route->match, route->upstream->name);
@@ -79,6 +89,7 @@ static void put_route(struct buf *out, const struct route *route)
 	}
 	buf_text(out, ", enforced for unsafe methods\n");
 	put_identity(out, route->idempotency);
+	put_rules(out, route->idempotency);
 	put_times(out, route->idempotency);
 	put_outcome(out, route->idempotency, OUTCOME_STORE);
 	put_outcome(out, route->idempotency, OUTCOME_RELEASE);

@@ -10,13 +10,15 @@
  * it returns. Only such a call goes on to another connection (a pooled one that was dead: once;
  * a server that cannot be reached: the next); after one accepted byte it ends here, one way or
  * the other, and nothing is ever sent again. So push() is the one place that writes, and
- * `link->sent` is set in it and never taken back.
+ * `link->sent` is set in it and never taken back. The time by which a call must begin is looked at
+ * there, on the clock itself, before the first byte: a pause of the process moves no limit.
  *
  * A reset ends an answer, it does not complete one: once a write has failed, the end of the stream
  * counts as a cut, because the kernel reports the reset once only.
  */
 #include "upstream.h"
 
+#include "upstream_held.h"
 #include "upstream_pool.h"
 
 #include <assert.h>
@@ -117,45 +119,29 @@ static void answered(struct upstream_link *link)
 
 	link->call->answer = reader->answer;
 	link->call->close_delimited = reader->close_delimited;
+	link->call->dropped = reader->body_over;
 	end(part(link, keep), UPSTREAM_ANSWERED, NULL);
-}
-
-/* Counts what the answer has grown by, an announced length at once. False: it is too much. */
-static bool hold(struct upstream_link *link)
-{
-	const struct http1_reader *r = &link->reader;
-	struct upstream_call *call = link->call;
-	size_t counted = call->held_before + call->held_more;
-	size_t bytes = r->answer.body.len + r->body.len + (r->into ? r->left : 0);
-
-	if (!call->held || bytes <= counted)
-		return true;
-	bytes -= counted;
-	if (*call->held > call->held_max || bytes > call->held_max - *call->held)
-		return false;
-	*call->held += bytes;
-	call->held_more += bytes;
-	return true;
 }
 
 /* What has just been read. False where the call has ended, and the link is gone. */
 static bool take(struct upstream_link *link, size_t n)
 {
 	struct upstreams *upstreams = owner(link->call);
-	enum http1_state state = http1_read(&link->reader, (struct span){ upstreams->read, n });
-	const char *why = link->reader.why;
+	struct http1_reader *reader = &link->reader;
+	enum http1_state state = HTTP1_MORE;
+	const char *why = NULL;
 
+	held_limit(link->call, reader);
+	state = http1_read(reader, (struct span){ upstreams->read, n });
+	held_count(link->call, reader);
+	why = held_why(link->call, reader);
 	link->heard = true;
 	link->moved_ms = loop_now(upstreams->loop);
-	if (!hold(link))
-		end(part(link, false), UPSTREAM_MALFORMED, "the gateway holds too many bytes");
-	else if (state == HTTP1_COMPLETE)
+	if (state == HTTP1_COMPLETE)
 		answered(link);
 	else if (state != HTTP1_MORE)
 		end(part(link, false), UPSTREAM_MALFORMED, why);
-	else
-		return true;
-	return false;
+	return state == HTTP1_MORE;
 }
 
 static void stream_ended(struct upstream_link *link, enum wire_moved how)
@@ -214,9 +200,11 @@ static void accepted(struct upstream_link *link, size_t n)
 	link->moved_ms = loop_now(owner(link->call)->loop);
 }
 
+static const char late[] = "it was too late to begin";
+
 static bool too_late(const struct upstream_call *call)
 {
-	return loop_clock_us() / 1000 > call->start_by_ms;
+	return call->start_by_ms && loop_clock_us() / 1000 >= call->start_by_ms;
 }
 
 /* Writes what the connection takes. False where the call has ended or gone on to another link. */
@@ -229,7 +217,7 @@ static bool push(struct upstream_link *link)
 		size_t n = 0;
 
 		if (!link->sent && too_late(link->call)) {
-			end(part(link, true), UPSTREAM_NOT_SENT, "too late to begin");
+			end(part(link, true), UPSTREAM_TOO_LATE, late);
 			return false;
 		}
 		link->sent = link->sent || link->wire.tls;
@@ -287,10 +275,24 @@ static void begin(struct upstream_link *link, struct upstream_call *call)
 	link->sent = link->written = link->broken = link->heard = false;
 	http1_reader_init(&link->reader, call->arena, call->answer_max,
 			  span_equal(call->method, SPAN("HEAD")));
+	link->reader.discard = call->drop_over;
 	if (compose(link))
 		(void)push(link);
 	else
 		end(part(link, true), UPSTREAM_NOT_SENT, "it cannot be written as HTTP/1.1");
+}
+
+/* `until`, or the time by which the call must begin. */
+static void wait_until(struct upstream_call *call, int64_t until)
+{
+	struct loop *loop = owner(call)->loop;
+
+	if (call->start_by_ms && call->start_by_ms < until)
+		until = call->start_by_ms;
+	if (until == INT64_MAX)
+		loop_timer_stop(loop, &call->timer);
+	else
+		loop_timer(loop, &call->timer, until - loop_now(loop));
 }
 
 /* False where no connection is to be had now. */
@@ -298,9 +300,13 @@ static bool start(struct upstream_call *call)
 {
 	struct upstream_place *place = &call->pool->places[call->server];
 	bool fresh = call->retried || call->upstream->connections == CONNECTIONS_FRESH;
-	struct upstream_link *link = fresh ? NULL : place_take(place);
-	struct loop *loop = owner(call)->loop;
+	struct upstream_link *link = NULL;
 
+	if (too_late(call)) {
+		end(call, UPSTREAM_TOO_LATE, late);
+		return true;
+	}
+	link = fresh ? NULL : place_take(place);
 	if (link) {
 		begin(link, call);
 		return true;
@@ -308,19 +314,14 @@ static bool start(struct upstream_call *call)
 	if (!pool_room(call->pool))
 		return false;
 	call->on = place_open(place, call);
-	loop_timer(loop, &call->timer, call->start_by_ms - loop_clock_us() / 1000);
+	wait_until(call, INT64_MAX); /* connecting has its own limit */
 	return true;
 }
 
 static void queue_up(struct upstream_call *call)
 {
-	struct loop *loop = owner(call)->loop;
-	int64_t until = call->began_us / 1000 + call->upstream->queue_timeout;
-
-	if (until > call->start_by_ms)
-		until = call->start_by_ms;
 	list_append(&call->pool->waiting, &call->link);
-	loop_timer(loop, &call->timer, until - loop_clock_us() / 1000);
+	wait_until(call, call->began_us / 1000 + call->upstream->queue_timeout);
 }
 
 /* Before those that wait: it has had its turn already. */
@@ -419,7 +420,7 @@ static void due(struct loop_timer *timer)
 	call->on = NULL;
 	if (link)
 		link_drop(link);
-	end(call, UPSTREAM_NOT_SENT,
+	end(call, too_late(call) ? UPSTREAM_TOO_LATE : UPSTREAM_NOT_SENT,
 	    link ? "no connection came to be in time" : "no connection was free in time");
 }
 
@@ -432,11 +433,10 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	call->pool = pool;
 	call->on = NULL;
 	call->answer = (struct http_answer){ 0 };
-	call->close_delimited = false;
+	call->close_delimited = call->dropped = false;
 	call->held_more = 0;
 	call->began_us = loop_clock_us();
 	call->wait_us = 0;
-	call->start_by_ms = call->began_us / 1000 + call->start_within_ms;
 	call->server = pool_begin(pool);
 	call->tried = 0;
 	call->retried = false;

@@ -158,10 +158,13 @@ static void dispatch(struct served *served)
 		return;
 	}
 	served->route = route;
-	if (enforced(request, route))
-		exchange_head(served);
-	else
+	if (!enforced(request, route))
 		pass(served, route);
+	else if (forward_drops_compared(request, route))
+		refuse(served, PROBLEM_REQUEST_MALFORMED, SPAN(""),
+		       "Connection names a field by which requests are compared.");
+	else
+		exchange_head(served);
 }
 
 static void head(struct http_request *request, void *arg)

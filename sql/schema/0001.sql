@@ -131,6 +131,16 @@ CREATE TABLE onceward.rules (
   since timestamptz NOT NULL DEFAULT now()
 );
 
+-- Under which digest keys there may be records, and until when: a row a day and key, added by the
+-- gateways that make digests under it, from the moment they take it up. Who lacks a key of this list
+-- cannot tell what its records are about.
+CREATE TABLE onceward.digest_key (
+  id         integer     NOT NULL,
+  keep_until date        NOT NULL,       -- no record that was made before the next row is kept longer
+  since      timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (id, keep_until)
+);
+
 -- What migrate makes and gateways read. Losing it makes every key new: back it up with the ledger.
 CREATE TABLE onceward.secret (
   name  text  PRIMARY KEY,

@@ -1,6 +1,6 @@
 /*
- * Fuzzes the reader of responses. The first byte says whether the request was HEAD and how
- * large a body may be, the second how the stream is cut; the rest is the stream. Read at once,
+ * Fuzzes the reader of responses. The first byte says whether the request was HEAD, how
+ * large a body may be and whether a larger one is dropped, the second how the stream is cut; the rest is the stream. Read at once,
  * byte by byte and in pieces it must come to the same end; what is believed must be
  * well-formed, and http1_write_head must write a request with the same fields, or refuse it
  * whole.
@@ -14,13 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 struct input {
 	struct span stream;
 	size_t body_max;
-	bool head_request;
+	bool head_request, discard;
 };
 
 static void read_in_pieces(struct http1_reader *reader, struct arena *arena,
 			   const struct input *input, size_t piece)
 {
 	http1_reader_init(reader, arena, input->body_max, input->head_request);
+	reader->discard = input->discard;
 	for (size_t at = 0; at < input->stream.len; at += piece) {
 		size_t rest = input->stream.len - at;
 		/* a copy of its own, so that reading past the piece is seen */
@@ -54,13 +55,23 @@ static void check_answer(const struct http1_reader *reader, const struct input *
 	}
 }
 
+/* What passes the limit is dropped whole, and ends nothing where it may be dropped. */
+static void check_limit(const struct http1_reader *reader, const struct input *input)
+{
+	if (!reader->body_over)
+		return;
+	assert(!reader->body.at && !reader->answer.body.len);
+	assert(input->discard || reader->state == HTTP1_TOO_LARGE);
+}
+
 static void check_equal(const struct http1_reader *a, const struct http1_reader *b)
 {
 	assert(a->state == b->state && a->interim == b->interim && a->seen == b->seen);
 	assert(span_equal(span_of(a->why), span_of(b->why)));
 	if (a->state != HTTP1_COMPLETE)
 		return;
-	assert(a->trailing == b->trailing && a->close_delimited == b->close_delimited);
+	assert(a->body_over == b->body_over && a->trailing == b->trailing &&
+	       a->close_delimited == b->close_delimited);
 	assert(a->answer.status == b->answer.status);
 	assert(span_equal(a->answer.body, b->answer.body));
 	assert(a->answer.fields.n == b->answer.fields.n);
@@ -99,10 +110,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (len > 2) {
 		struct input input = { .stream = { (const char *)bytes + 2, len - 2 },
 				       .body_max = (size_t)4 << (bytes[0] >> 1) % 16,
-				       .head_request = bytes[0] & 1 };
+				       .head_request = bytes[0] & 1,
+				       .discard = bytes[0] & 0x80 };
 
 		read_in_pieces(&whole, arena, &input, input.stream.len);
 		check_answer(&whole, &input);
+		check_limit(&whole, &input);
 		read_in_pieces(&other, arena, &input, 1);
 		check_equal(&whole, &other);
 		read_in_pieces(&other, arena, &input, 2 + bytes[1]);

@@ -14,7 +14,7 @@
 enum proxy_plan {
 	PROXY_PASS,
 	PROXY_LOSE_REQUEST, /* the next bytes of the client, and the connection */
-	PROXY_LOSE_REPLY    /* what comes behind `skip` transactions, up to the end of one more */
+	PROXY_LOSE_REPLY /* what comes behind `skip` transactions, up to the end of one more */
 };
 
 #define PAIRS_MAX 64
@@ -33,7 +33,7 @@ static struct proxy {
 	enum proxy_plan plan;
 	unsigned skip, times; /* how often the plan is carried out */
 	unsigned cuts;
-	bool closed;	/* who connects is sent away */
+	bool closed;      /* who connects is sent away */
 	char bound[4096]; /* the names of what was executed */
 	char dir[96], conninfo[192];
 } proxy;

@@ -1,17 +1,16 @@
 /*
  * The real ledger on a loop of the test's own, against a scratch server: a test is the exchange.
- * Settings, metrics and the log are fakes: what the ledger reads, counts and says stands here.
+ * Settings, metrics and the log are fakes (ledger_fakes.h).
  *
  * An attempt is an entry and what became of it. Whatever a test leaves behind is left and waited
  * for in tear_down: no ledger may be busy then, and each `done` and `gone` came just once.
  */
 #pragma once
+#include "ledger_fakes.h"
 #include "ledger_internal.h"
-#include "log.h"
 #include "scratch.h"
 
 #include <check.h>
-#include <stdarg.h>
 
 #define SOON 5000 /* ms: by then anything has happened, on a busy machine too */
 
@@ -34,92 +33,6 @@ static struct arena *arena;
 static struct idempotency_settings orders, payments;
 static struct route routes[2];
 static struct settings settings;
-static int holders;
-
-/* --- what is faked --- */
-
-void settings_hold(const struct settings *s)
-{
-	(void)s;
-	holders++;
-}
-
-void settings_release(const struct settings *s)
-{
-	(void)s;
-	holders--;
-}
-
-static int64_t gauges[METRIC_COUNT], counted[METRIC_COUNT];
-
-void metrics_add(struct metrics *metrics, enum metric metric, unsigned label, uint64_t n)
-{
-	(void)metrics;
-	(void)label;
-	counted[metric] += (int64_t)n;
-}
-
-void metrics_set(struct metrics *metrics, enum metric metric, unsigned label, int64_t value)
-{
-	(void)metrics;
-	(void)label;
-	gauges[metric] = value;
-}
-
-void metrics_observe(struct metrics *metrics, enum metric metric, unsigned label,
-		     int64_t microseconds)
-{
-	(void)metrics;
-	(void)label;
-	ck_assert_int_ge(microseconds, 0);
-	counted[metric]++;
-}
-
-void metrics_observe_count(struct metrics *metrics, enum metric metric, unsigned label,
-			   uint64_t n)
-{
-	(void)metrics;
-	(void)label;
-	(void)n;
-	counted[metric]++;
-}
-
-static char logged[65536]; /* the first of what was said */
-static unsigned errors;    /* lines of that level */
-
-static void log_put(const char *level, const char *who, const char *format, va_list args)
-{
-	size_t n = strlen(logged);
-	char line[512];
-
-	vsnprintf(line, sizeof(line), format, args);
-	snprintf(logged + n, sizeof(logged) - n, "%s %s: %s\n", level, who, line);
-}
-
-#define LOG_FAKE(name, word, counts)                                                           \
-	void name(const char *who, const char *format, ...)                                    \
-	{                                                                                      \
-		va_list args;                                                                  \
-                                                                                               \
-		va_start(args, format);                                                        \
-		log_put(word, who, format, args);                                              \
-		va_end(args);                                                                  \
-		errors += (counts);                                                            \
-	}
-LOG_FAKE(log_error, "error", 1)
-LOG_FAKE(log_warning, "warning", 0)
-LOG_FAKE(log_info, "info", 0)
-LOG_FAKE(log_debug, "debug", 0)
-
-static inline void log_says(const char *words)
-{
-	ck_assert_msg(strstr(logged, words) != NULL, "not logged: %s\n%s", words, logged);
-}
-
-static inline void nothing_went_wrong(void)
-{
-	ck_assert_msg(errors == 0, "%s", logged);
-}
 
 /* --- turns, as a worker's --- */
 
@@ -277,7 +190,7 @@ static inline struct attempt *reserved(struct ledger *ledger, const char *key,
 
 static inline void found_is(const struct attempt *a, enum ledger_found found)
 {
-	static const char *const words[] = { "won",	"completed", "in flight",  "unknown",
+	static const char *const words[] = { "won",      "completed", "in flight",  "unknown",
 					     "released", "stopped",   "unavailable" };
 
 	ck_assert_msg(a->entry.found == found, "%.*s was found %s (%s), not %s\n%s",
@@ -285,8 +198,8 @@ static inline void found_is(const struct attempt *a, enum ledger_found found)
 		      a->entry.why ? a->entry.why : "-", words[found], logged);
 }
 
-static inline struct attempt *found(struct ledger *ledger, const char *key,
-				    const char *content, enum ledger_found found)
+static inline struct attempt *found(struct ledger *ledger, const char *key, const char *content,
+				    enum ledger_found found)
 {
 	struct attempt *a = reserved(ledger, key, content);
 
@@ -335,9 +248,8 @@ static inline void result_set(struct attempt *a, struct span body)
 
 	fields[0] = (struct http_field){ SPAN("Content-Type"), SPAN("text/plain") };
 	fields[1] = (struct http_field){ SPAN("Location"), SPAN("/orders/1") };
-	a->entry.result = (struct http_answer){ .status = 201,
-						.fields = { fields, 2 },
-						.body = body };
+	a->entry.result =
+		(struct http_answer){ .status = 201, .fields = { fields, 2 }, .body = body };
 }
 
 static inline struct attempt *completed(struct ledger *ledger, const char *key,

@@ -17,8 +17,8 @@ START_TEST(the_first_reserve_wins_and_its_row_stands)
 	ck_assert_uint_eq(strlen(a->entry.request_id), LEDGER_REQUEST_ID_BYTES - 1);
 	ck_assert_int_ge(a->entry.first_seen, now - 1);
 	ck_assert_int_le(a->entry.first_seen, now + 10);
-	ck_assert_int_le(a->entry.lease_left_ms, 60000);
-	ck_assert_int_gt(a->entry.lease_left_ms, 50000);
+	ck_assert_int_le(a->entry.lease_until_ms, loop_clock_us() / 1000 + 60000);
+	ck_assert_int_gt(a->entry.lease_until_ms, loop_clock_us() / 1000 + 50000);
 	rows_are("key", "digest = sha256('\\x0000000000000007'::bytea || 'content')", 1);
 	rows_are("key", "keep_until - expires_at = interval '29 days'", 1);
 	rows_are("op",
@@ -108,6 +108,29 @@ START_TEST(the_same_content_is_replayed_byte_for_byte)
 }
 END_TEST
 
+START_TEST(large_answers_share_a_commit_up_to_a_limit)
+{
+	static char large[LEDGER_BATCH_BYTES + 1];
+	struct attempt *all[7];
+	char key[32];
+
+	for (int i = 0; i < 7; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		all[i] = won(ledger, key, "content");
+	}
+	counted[METRIC_ledger_batch_rows] = 0;
+	for (int i = 0; i < 7; i++) {
+		result_set(all[i], (struct span){ large, i == 6 ? sizeof(large) : 1U << 20 });
+		settle(all[i], LEDGER_COMPLETE);
+	}
+	for (int i = 0; i < 7; i++)
+		settled_is(all[i], LEDGER_SETTLED);
+	ck_assert_int_eq(counted[METRIC_ledger_batch_rows], 3); /* three, three and the last */
+	replayed(reserved(ledger, "k6", "content"), (struct span){ large, sizeof(large) });
+	nothing_went_wrong();
+}
+END_TEST
+
 START_TEST(two_hundred_at_once_replay_the_same)
 {
 	struct attempt *all[200];
@@ -146,7 +169,7 @@ START_TEST(another_content_is_different_and_tells_the_state)
 }
 END_TEST
 
-/* The same, but compared by other rules or another digest key. */
+/* The same, but compared by other rules. */
 static struct attempt *by_other_rules(struct idempotency_settings *with, const char *canonical,
 				      const char *raw)
 {
@@ -154,7 +177,6 @@ static struct attempt *by_other_rules(struct idempotency_settings *with, const c
 
 	a->entry.idempotency = with;
 	content_set(a, canonical, raw);
-	a->entry.digest.key_id = with->rules.id == orders.rules.id ? 7 : 0;
 	reserve(a);
 	answered(a);
 	return a;
@@ -165,7 +187,7 @@ START_TEST(under_other_rules_the_raw_digest_decides)
 	struct idempotency_settings with = orders;
 
 	completed(ledger, "k1", "content", "the body");
-	with.rules.id += _i;
+	with.rules.id++;
 	replayed(by_other_rules(&with, "otherwise", "content"), SPAN("the body"));
 	ck_assert_int_eq(by_other_rules(&with, "content", "otherwise")->entry.same,
 			 LEDGER_RULES_CHANGED);
@@ -208,7 +230,7 @@ START_TEST(a_lease_that_ran_out_is_unknown_without_any_sweep)
 
 	orders.lease = 1000;
 	a = won(ledger, "k1", "content");
-	ck_assert_int_le(a->entry.lease_left_ms, 1000);
+	ck_assert_int_le(a->entry.lease_until_ms, loop_clock_us() / 1000 + 1000);
 	found(ledger, "k1", "content", LEDGER_IN_FLIGHT);
 	turn_for(1010);
 	found(ledger, "k1", "content", LEDGER_UNKNOWN);
@@ -229,10 +251,11 @@ START_TEST(what_ends_after_its_lease_leaves_the_list)
 	b = won(ledger, "k2", "content");
 	won(ledger, "k3", "content");
 	turn_for(1010);
-	scratch_do("INSERT INTO onceward.attention (created_at, op_id, expires_on, state, slot, "
-		   "key_hash, account, operation, key, cause) SELECT created_at, op_id, "
-		   "expires_on, 1, 0, key_hash, account, operation, key, 'swept' "
-		   "FROM onceward.op");
+	scratch_do(
+		"INSERT INTO onceward.attention (created_at, op_id, expires_on, state, slot, "
+		"key_hash, account, operation, key, cause) SELECT created_at, op_id, "
+		"expires_on, 1, 0, key_hash, account, operation, key, 'swept' "
+		"FROM onceward.op");
 	result_set(a, SPAN("late"));
 	settled(a, LEDGER_COMPLETE);
 	settled(b, LEDGER_RELEASE);
@@ -251,7 +274,7 @@ START_TEST(a_release_frees_the_key_also_for_other_content)
 	b = won(ledger, "k1", "other");
 	ck_assert_str_ne(a->entry.request_id, b->entry.request_id);
 	settled(b, LEDGER_RELEASE);
-	b = won(ledger, "k1", "content");
+	won(ledger, "k1", "content");
 	rows_are("attention", "true", 0);
 	nothing_went_wrong();
 }
@@ -267,7 +290,8 @@ START_TEST(unknown_is_held_and_listed)
 		 "state = 3 AND slot = 1 AND account = 'alice' AND key = 'k1' AND "
 		 "operation = 'orders.create' AND cause = 'a test''s' AND "
 		 "expires_on = (SELECT expires_on FROM onceward.op) AND "
-		 "abs(extract(epoch FROM created_at - (SELECT created_at FROM onceward.op))) < 1",
+		 "abs(extract(epoch FROM created_at - (SELECT created_at FROM onceward.op))) < "
+		 "1",
 		 1);
 	for (int i = 0; i < 3; i++)
 		found(ledger, "k1", "content", LEDGER_UNKNOWN);
@@ -279,10 +303,11 @@ START_TEST(what_a_sweep_had_listed_becomes_unknown_in_its_place)
 {
 	struct attempt *a = won(ledger, "k1", "content");
 
-	scratch_do("INSERT INTO onceward.attention (created_at, op_id, expires_on, state, slot, "
-		   "key_hash, account, operation, key, cause) SELECT created_at, op_id, "
-		   "expires_on, 1, 0, key_hash, account, operation, key, 'swept' "
-		   "FROM onceward.op");
+	scratch_do(
+		"INSERT INTO onceward.attention (created_at, op_id, expires_on, state, slot, "
+		"key_hash, account, operation, key, cause) SELECT created_at, op_id, "
+		"expires_on, 1, 0, key_hash, account, operation, key, 'swept' "
+		"FROM onceward.op");
 	settled(a, LEDGER_MARK_UNKNOWN);
 	rows_are("attention", "state = 3 AND slot = 1 AND cause = 'a test''s'", 1);
 }
@@ -348,65 +373,6 @@ START_TEST(a_body_that_was_not_kept_is_not_retained)
 }
 END_TEST
 
-static const char *const changes[] = {
-	"body = 'changed' WHERE body = 'mine'",
-	"body = '' WHERE body = 'mine'",
-	"body = NULL WHERE body = 'mine'",
-	"headers = headers || 'X: y\\015\\012' WHERE body = 'mine'",
-	"headers = '' WHERE body = 'mine'",
-	"headers = NULL WHERE body = 'mine'",
-	"status = 200 WHERE body = 'mine'",
-	"hash = NULL WHERE body = 'mine'",
-	"hash = substring(hash FROM 1 FOR 31) WHERE body = 'mine'",
-	"hash = sha256('') WHERE body = 'mine'",
-	/* another's answer, whole and with its hash */
-	"(status, headers, body, hash) = (SELECT e.status, e.headers, e.body, e.hash FROM "
-	"onceward.event AS e WHERE e.body = 'theirs') WHERE body = 'mine'",
-	/* whole, from another key: the id goes with it */
-	"op_id = CASE body WHEN 'mine' THEN 1 ELSE (SELECT e.op_id FROM onceward.event AS e "
-	"WHERE e.body = 'mine') END",
-};
-
-START_TEST(a_stored_answer_that_was_changed_is_never_replayed)
-{
-	struct attempt *a = NULL;
-	char sql[512];
-
-	completed(ledger, "k1", "content", "mine");
-	completed(ledger, "k2", "content", "theirs");
-	snprintf(sql, sizeof(sql), "UPDATE onceward.event SET %s", changes[_i]);
-	scratch_do(sql);
-	a = found(ledger, "k1", "content", LEDGER_STOPPED);
-	ck_assert_ptr_nonnull(strstr(a->entry.why, "hash"));
-	ck_assert_int_eq(counted[METRIC_replay_mismatches_total], 1);
-	log_says("does not fit its hash");
-	ck_assert_uint_eq(errors, 1);
-}
-END_TEST
-
-START_TEST(the_answer_of_another_key_or_account_is_never_replayed)
-{
-	struct attempt *a = attempt_new(ledger, "k1", "content");
-
-	completed(ledger, "k1", "content", "mine");
-	completed(ledger, "k2", "content", "theirs");
-	a->entry.account = SPAN("bob");
-	reserve(a);
-	answered(a);
-	result_set(a, SPAN("bob's"));
-	settled(a, LEDGER_COMPLETE);
-	/* All keys now point to the answer of bob. */
-	scratch_do("UPDATE onceward.key SET op_id = (SELECT op_id FROM onceward.event WHERE "
-		   "body = 'bob''s')");
-	found(ledger, "k1", "content", LEDGER_STOPPED);
-	found(ledger, "k2", "content", LEDGER_STOPPED);
-	scratch_do("UPDATE onceward.key SET op_id = (SELECT op_id FROM onceward.event WHERE "
-		   "body = 'theirs')");
-	found(ledger, "k1", "content", LEDGER_STOPPED);
-	replayed(reserved(ledger, "k2", "content"), SPAN("theirs"));
-}
-END_TEST
-
 START_TEST(whose_attempt_somebody_ended_is_fenced)
 {
 	static const enum ledger_outcome outcomes[] = { LEDGER_COMPLETE, LEDGER_MARK_UNKNOWN,
@@ -461,9 +427,10 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, the_first_reserve_wins_and_its_row_stands);
 	tcase_add_loop_test(t, the_same_content_is_replayed_byte_for_byte, 0, 4);
+	tcase_add_test(t, large_answers_share_a_commit_up_to_a_limit);
 	tcase_add_test(t, two_hundred_at_once_replay_the_same);
 	tcase_add_test(t, another_content_is_different_and_tells_the_state);
-	tcase_add_loop_test(t, under_other_rules_the_raw_digest_decides, 0, 2);
+	tcase_add_test(t, under_other_rules_the_raw_digest_decides);
 	tcase_add_test(t, an_account_and_an_operation_have_keys_of_their_own);
 	tcase_add_test(t, what_is_under_way_is_in_flight);
 	tcase_add_test(t, a_lease_that_ran_out_is_unknown_without_any_sweep);
@@ -475,9 +442,6 @@ int main(void)
 	tcase_add_test(t, what_is_lost_before_it_expires_is_unknown);
 	tcase_add_test(t, an_attempt_that_outlasts_its_retention_is_still_in_flight);
 	tcase_add_test(t, a_body_that_was_not_kept_is_not_retained);
-	tcase_add_loop_test(t, a_stored_answer_that_was_changed_is_never_replayed, 0,
-			    ARRAY_LEN(changes));
-	tcase_add_test(t, the_answer_of_another_key_or_account_is_never_replayed);
 	tcase_add_test(t, whose_attempt_somebody_ended_is_fenced);
 	tcase_add_test(t, without_prepared_statements_all_is_the_same);
 	suite_add_tcase(s, t);

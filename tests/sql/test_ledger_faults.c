@@ -1,6 +1,6 @@
 /*
- * The ledger on a server that is slow, refuses rows, is read-only or not durable, or is not the
- * one that it should be. What is lost on the way stands in test_ledger_lost.c.
+ * The ledger on a server that is slow, read-only or not durable. What is lost on the way stands in
+ * test_ledger_lost.c, rows that are refused in test_ledger_rows.c.
  */
 #include "ledger_rig.h"
 
@@ -13,8 +13,6 @@ static void as_new(void)
 	configure("default_transaction_read_only", NULL);
 	configure("synchronous_standby_names", NULL);
 	scratch_do("ALTER ROLE onceward RESET ALL; ALTER DATABASE onceward RESET ALL;"
-		   "DROP TRIGGER IF EXISTS refuse ON onceward.op;"
-		   "DROP TRIGGER IF EXISTS refuse ON onceward.event;"
 		   "UPDATE onceward.instance SET token = 0, renewed_at = '-infinity'");
 	while (scratch_number("SELECT count(*) WHERE current_setting('synchronous_commit') = "
 			      "'on' AND current_setting('transaction_read_only') = 'off' AND "
@@ -26,6 +24,7 @@ static void set_up_server(void)
 {
 	as_new();
 	set_up();
+	settings.ledger.timeout = 1000;
 }
 
 static void set_up_one(void)
@@ -168,100 +167,6 @@ START_TEST(who_stays_after_a_late_answer_leaves_when_it_wants)
 }
 END_TEST
 
-/* --- rows that PostgreSQL does not take --- */
-
-#define GOOD 64
-
-static const char refuse[] =
-	"CREATE OR REPLACE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-	"RAISE EXCEPTION 'not this one' USING ERRCODE = '23514'; END $$;";
-
-/* Good ones, and a bad one among them. */
-static void reserve_all(struct attempt *all[GOOD + 1])
-{
-	char key[32];
-
-	for (int i = 0; i <= GOOD; i++) {
-		snprintf(key, sizeof(key), i == GOOD / 3 ? "poison" : "k%d", i);
-		all[i] = attempt_new(ledger, key, "content");
-	}
-}
-
-static void good_ones_win(struct attempt *all[GOOD + 1])
-{
-	for (int i = 0; i <= GOOD; i++)
-		reserve(all[i]);
-	for (int i = 0; i <= GOOD; i++)
-		answered(all[i]);
-	for (int i = 0; i <= GOOD; i++)
-		found_is(all[i], i == GOOD / 3 ? LEDGER_UNAVAILABLE : LEDGER_WON);
-	ck_assert_uint_eq(ledger_busy(ledger), 0);
-	rows_are("key", "true", GOOD);
-	rows_are("op", "key <> 'poison'", GOOD);
-	ck_assert(ledger_state(ledger).up);
-	won(ledger, "afterwards", "content");
-}
-
-START_TEST(a_poisoned_reservation_is_refused_alone)
-{
-	struct attempt *all[GOOD + 1];
-
-	scratch_do(refuse);
-	scratch_do("CREATE TRIGGER refuse BEFORE INSERT ON onceward.op FOR EACH ROW WHEN "
-		   "(NEW.key = 'poison') EXECUTE FUNCTION refuse_row()");
-	reserve_all(all);
-	good_ones_win(all);
-}
-END_TEST
-
-START_TEST(a_reservation_without_a_day_is_refused_alone)
-{
-	struct attempt *all[GOOD + 1];
-	struct idempotency_settings far = orders;
-
-	far.retention = 300L * 86400000;
-	reserve_all(all);
-	all[GOOD / 3]->entry.idempotency = &far;
-	good_ones_win(all);
-	log_says("no partition of relation");
-}
-END_TEST
-
-START_TEST(a_poisoned_settle_is_fenced_alone)
-{
-	struct attempt *all[GOOD + 1], *beside[4];
-	char key[32];
-
-	scratch_do(refuse);
-	scratch_do("CREATE TRIGGER refuse BEFORE INSERT ON onceward.event FOR EACH ROW WHEN "
-		   "(NEW.body = 'poison') EXECUTE FUNCTION refuse_row()");
-	reserve_all(all);
-	for (int i = 0; i <= GOOD; i++)
-		reserve(all[i]);
-	for (int i = 0; i <= GOOD; i++)
-		answered(all[i]);
-	for (int i = 0; i <= GOOD; i++) {
-		result_set(all[i], i == GOOD / 3 ? SPAN("poison") : SPAN("good"));
-		settle(all[i], i % 2 ? LEDGER_COMPLETE : LEDGER_MARK_UNKNOWN);
-	}
-	for (int i = 0; i < 4; i++) { /* they share the batch */
-		snprintf(key, sizeof(key), "beside%d", i);
-		beside[i] = attempt_new(ledger, key, "content");
-		reserve(beside[i]);
-	}
-	for (int i = 0; i <= GOOD; i++)
-		settled_is(all[i], i == GOOD / 3 ? LEDGER_FENCED : LEDGER_SETTLED);
-	for (int i = 0; i < 4; i++) {
-		answered(beside[i]);
-		found_is(beside[i], LEDGER_WON);
-	}
-	rows_are("event", "true", GOOD);
-	rows_are("event", "body = 'good'", GOOD / 2 - 1);
-	rows_are("attention", "true", GOOD / 2 + 1);
-	ck_assert_uint_eq(ledger_busy(ledger), 0);
-}
-END_TEST
-
 /* --- timeouts of the server --- */
 
 static const char *const timeouts[] = { "lock_timeout", "statement_timeout" };
@@ -369,7 +274,7 @@ START_TEST(a_server_that_is_not_durable_at_first_is_refused)
 	why_is("synchronous_commit");
 	a = attempt_new(ledger, "k1", "content");
 	reserve(a);
-	unavailable_within(a, 1000, 3000);
+	unavailable_within(a, 500, 2000);
 	rows_are("key", "true", 0);
 	scratch_do("ALTER ROLE onceward RESET synchronous_commit");
 	TURN_UNTIL(ledger_state(ledger).up);
@@ -389,8 +294,8 @@ START_TEST(a_server_that_is_durable_no_more_gets_no_reservation)
 	a->leaves = true;
 	reserve(a);
 	reserve(b);
-	unavailable_within(a, 0, 1900);
-	unavailable_within(b, 0, 1900);
+	unavailable_within(a, 0, 900);
+	unavailable_within(b, 0, 900);
 	ck_assert(!ledger_state(ledger).durable);
 	TURN_UNTIL(!ledger_state(ledger).up);
 	why_is("synchronous_commit");
@@ -432,7 +337,7 @@ START_TEST(a_cancelled_wait_for_a_standby_is_no_reservation)
 				  "'SyncRep'") == 1);
 	scratch_do("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = "
 		   "'SyncRep'");
-	unavailable_within(a, 1900, 3000);
+	unavailable_within(a, 1000, 2000);
 	attempt_leave(a);
 	rows_are("key", "true", 1); /* it can be seen, and is not believed */
 	configure("synchronous_standby_names", NULL);
@@ -457,9 +362,6 @@ int main(void)
 	tcase_add_test(t, what_never_left_is_taken_back_at_once);
 	tcase_add_loop_test(t, a_settle_that_is_late_is_recorded_in_the_background, 0, 3);
 	tcase_add_test(t, who_stays_after_a_late_answer_leaves_when_it_wants);
-	tcase_add_test(t, a_poisoned_reservation_is_refused_alone);
-	tcase_add_test(t, a_reservation_without_a_day_is_refused_alone);
-	tcase_add_test(t, a_poisoned_settle_is_fenced_alone);
 	tcase_add_loop_test(t, a_server_that_gives_up_on_reservations_is_too_slow, 0, 2);
 	tcase_add_loop_test(t, a_server_that_gives_up_on_settles_gets_them_again, 0, 2);
 	tcase_add_test(t, a_server_that_becomes_read_only_is_left_and_found_again);

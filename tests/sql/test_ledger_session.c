@@ -1,6 +1,8 @@
 /* What must hold before a ledger may reserve, and how it finds that it does not, or again does. */
 #include "ledger_rig.h"
 
+#include <pthread.h>
+
 static struct ledger *ledger;
 
 static void as_new(void)
@@ -116,7 +118,8 @@ static const struct {
 	const char *change, *why;
 } schemas[] = {
 	{ "UPDATE onceward.schema_version SET version = 0", "older than this program" },
-	{ "INSERT INTO onceward.schema_version VALUES (1000, 1000)", "newer than this program" },
+	{ "INSERT INTO onceward.schema_version VALUES (1000, 1000)",
+	  "newer than this program" },
 	{ "DELETE FROM onceward.schema_version", "onceward migrate" },
 	{ "DELETE FROM onceward.secret WHERE name = 'key_salt'", "secrets are missing" },
 	{ "UPDATE onceward.secret SET value = 'short'", "secrets are missing" },
@@ -147,8 +150,9 @@ START_TEST(an_operation_whose_identity_changed_is_stopped_alone)
 	struct attempt *a = NULL;
 
 	completed(ledger, "k1", "content", "the body");
-	scratch_do("UPDATE onceward.identity SET identity = sha256('another') WHERE operation = "
-		   "'orders.create'");
+	scratch_do(
+		"UPDATE onceward.identity SET identity = sha256('another') WHERE operation = "
+		"'orders.create'");
 	ledger_end(ledger);
 	ledger = ledger_open();
 	log_says("orders.create is not what the ledger knows");
@@ -199,8 +203,9 @@ END_TEST
 START_TEST(rules_are_kept_for_people)
 {
 	rows_are("rules", "text <> ''", 1);
-	rows_are("identity", "identity = sha256('\\x000000000000000d'::bytea || operation::bytea) "
-			     "OR operation = 'payments.create'",
+	rows_are("identity",
+		 "identity = sha256('\\x000000000000000d'::bytea || operation::bytea) "
+		 "OR operation = 'payments.create'",
 		 2);
 }
 END_TEST
@@ -331,6 +336,40 @@ START_TEST(one_connection_of_two_that_dies_changes_nothing)
 }
 END_TEST
 
+static atomic_bool enough;
+static atomic_uint ups;
+
+static void *readiness(void *arg)
+{
+	const struct ledger *of = arg;
+
+	while (!atomic_load(&enough)) {
+		struct ledger_state state = ledger_state(of);
+
+		atomic_fetch_add(&ups, state.up && state.durable);
+		if (!state.up && state.why)
+			ck_assert_uint_gt(strlen(state.why), 0);
+	}
+	return NULL;
+}
+
+START_TEST(any_thread_may_ask_for_the_state)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, readiness, ledger), 0);
+	for (int i = 0; i < 3; i++) {
+		turn_for(30);
+		terminate_ours();
+		TURN_UNTIL(!ledger_state(ledger).up);
+		TURN_UNTIL(ledger_state(ledger).up);
+	}
+	atomic_store(&enough, true);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_gt(atomic_load(&ups), 0);
+}
+END_TEST
+
 START_TEST(an_end_returns_the_number)
 {
 	rows_are("instance", "token <> 0", 1);
@@ -378,10 +417,12 @@ int main(void)
 	tcase_add_test(t, what_a_reload_brings_is_checked_before_it_is_used);
 	tcase_add_test(t, rules_are_kept_for_people);
 	tcase_add_test(t, a_number_that_somebody_took_is_used_no_more);
-	tcase_add_test(t, a_number_that_somebody_took_meanwhile_is_not_renewed_on_a_new_connection);
+	tcase_add_test(
+		t, a_number_that_somebody_took_meanwhile_is_not_renewed_on_a_new_connection);
 	tcase_add_test(t, a_lease_that_was_not_renewed_ends);
 	tcase_add_test(t, several_connections_carry_batches_at_once);
 	tcase_add_test(t, one_connection_of_two_that_dies_changes_nothing);
+	tcase_add_test(t, any_thread_may_ask_for_the_state);
 	tcase_add_test(t, an_end_returns_the_number);
 	tcase_add_test(t, an_end_with_work_under_way_lets_go);
 	suite_add_tcase(s, t);

@@ -222,6 +222,126 @@ static void check_meaning(const char *name, struct span bytes)
 	buf_fini(&to.buf);
 }
 
+static void doubles(struct span body, struct span expected)
+{
+	struct canonical_task task = { .body = body, .numbers = CANONICAL_IEEE754 };
+	struct canonical_error error;
+	struct to_buf to;
+
+	if (!canonical_by("json", task, &to, &error))
+		ck_abort_msg("%.*s: refused at %zu: %s", (int)body.len, body.at, error.offset,
+			     error.expected);
+	ck_assert_msg(span_equal(buf_view(&to.buf), expected), "%.*s became %.*s, not %.*s",
+		      (int)body.len, body.at, (int)to.buf.len, to.buf.at, (int)expected.len,
+		      expected.at);
+	buf_fini(&to.buf);
+}
+
+static void compare_doubles(const char *name, struct span bytes)
+{
+	if (strcmp(name, wanted.name) == 0)
+		doubles(wanted.bytes, bytes);
+}
+
+static void check_doubles(const char *name, struct span bytes)
+{
+	wanted.name = name;
+	wanted.bytes = bytes;
+	ck_assert_uint_ge(each(expected_folder, compare_doubles), 6);
+}
+
+/* The double of those bits, written with 17 digits, and as it is expected. */
+static void check_line(struct span bits, struct span number)
+{
+	uint64_t word = strtoull(bits.at, NULL, 16);
+	double value = 0;
+	char text[64];
+
+	memcpy(&value, &word, sizeof(value));
+	snprintf(text, sizeof(text), "%.16e", value);
+	doubles(span_of(text), number);
+	doubles(number, number);
+}
+
+static size_t each_line(struct span bytes, void (*check)(struct span bits, struct span number))
+{
+	const char *at = bytes.at, *end = bytes.at + bytes.len, *stop = NULL;
+	size_t n = 0;
+
+	for (; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1, n++) {
+		const char *comma = memchr(at, ',', (size_t)(stop - at));
+
+		check((struct span){ at, (size_t)(comma - at) },
+		      (struct span){ comma + 1, (size_t)(stop - comma - 1) });
+	}
+	return n;
+}
+
+static void check_all_doubles(const char *name, struct span bytes)
+{
+	if (strcmp(name, "es6testfile_10000.txt") == 0)
+		ck_assert_uint_eq(each_line(bytes, check_line), 10000);
+}
+
+START_TEST(with_doubles_it_is_rfc_8785_byte_for_byte)
+{
+	(void)each("json-canonicalization/testdata/input", check_doubles);
+	(void)each("json-canonicalization/testdata", check_all_doubles);
+}
+END_TEST
+
+/* Both forms of a number; false where one of them is refused. */
+static bool both(const char *number, struct to_buf *exact, struct to_buf *as_double)
+{
+	struct canonical_task task = { .body = span_of(number), .numbers = CANONICAL_IEEE754 };
+	struct canonical_error error;
+	bool done = canonical(span_of(number), exact, &error);
+
+	return canonical_by("json", task, as_double, &error) && done;
+}
+
+/* Decimals that are equal are one double; those next to each other may be. */
+static void check_neighbours(struct span bits, struct span number)
+{
+	static const char *const spellings[] = { "0e0", "1e0", "00e-0" };
+	struct to_buf exact[4], doubled[4];
+	char text[4][64];
+
+	(void)bits;
+	if (memchr(number.at, 'e', number.len) || !memchr(number.at, '.', number.len))
+		return;
+	snprintf(text[3], sizeof(text[3]), "%.*s", (int)number.len, number.at);
+	for (size_t i = 0; i < 3; i++)
+		snprintf(text[i], sizeof(text[i]), "%.*s%s", (int)number.len, number.at,
+			 spellings[i]);
+	for (size_t i = 0; i < 4; i++)
+		ck_assert(both(text[i], &exact[i], &doubled[i]));
+	for (size_t i = 0; i < 16; i++) {
+		struct span a = buf_view(&exact[i / 4].buf), b = buf_view(&exact[i % 4].buf);
+		bool one = i / 4 == 1, other = i % 4 == 1;
+
+		ck_assert(span_equal(a, b) == (one == other));
+		ck_assert(!span_equal(a, b) || span_equal(buf_view(&doubled[i / 4].buf),
+							  buf_view(&doubled[i % 4].buf)));
+	}
+	for (size_t i = 0; i < 4; i++) {
+		buf_fini(&exact[i].buf);
+		buf_fini(&doubled[i].buf);
+	}
+}
+
+static void check_all_neighbours(const char *name, struct span bytes)
+{
+	if (strcmp(name, "es6testfile_10000.txt") == 0)
+		(void)each_line(bytes, check_neighbours);
+}
+
+START_TEST(what_is_equal_exactly_is_equal_as_a_double)
+{
+	(void)each("json-canonicalization/testdata", check_all_neighbours);
+}
+END_TEST
+
 START_TEST(large_files_keep_their_meaning)
 {
 	(void)each("nativejson-benchmark/data", check_meaning);
@@ -264,6 +384,8 @@ int main(void)
 		what_json_is_and_what_not,
 		the_canonical_form_is_that_of_rfc_8785,
 		ten_thousand_numbers_keep_their_value,
+		with_doubles_it_is_rfc_8785_byte_for_byte,
+		what_is_equal_exactly_is_equal_as_a_double,
 		large_files_keep_their_meaning,
 		naughty_strings_are_names_and_values,
 	};

@@ -1,60 +1,10 @@
-/* What enters the digests and what does not, against known answers; and the hashes themselves. */
-#include "digest.h"
-#include "unit_run.h"
+/* What enters the digests and what does not, against known answers. For the hashes themselves see
+ * test_hash.c, for rules and encodings test_digest_rules.c. */
+#include "digest_rig.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
-static const struct digest_rules rules = { .version = 1, .body = CANONICAL_AUTO };
-
-/* A request made of texts; the first field counts only where it is set. */
-struct sketch {
-	const char *method, *target, *path, *query, *type, *encoding, *body;
-};
-
-static const struct sketch order = {
-	"POST", "/v1/orders?b=2&a=1",  "/v1/orders", "b=2&a=1", "application/json",
-	NULL,   "{\"b\":1.0,\"a\":[]}"
-};
-
-static bool digest_of(const struct digest_rules *by, const struct sketch *s, struct digest *out)
-{
-	struct http_field fields[2];
-	struct http_request request = { .arena = arena_new(),
-					.method = span_of(s->method),
-					.target = span_of(s->target),
-					.path = span_of(s->path),
-					.query = span_of(s->query),
-					.has_query = s->query != NULL,
-					.fields = { fields, 0 },
-					.body = span_of(s->body) };
-	struct canonical_error error;
-	bool done = false;
-
-	if (s->type)
-		http_add(&request.fields, SPAN("content-type"), span_of(s->type));
-	if (s->encoding)
-		http_add(&request.fields, SPAN("Content-Encoding"), span_of(s->encoding));
-	done = digest_request(by, &request, out, &error);
-	arena_free(request.arena);
-	return done;
-}
-
-static bool same_canonical(struct sketch a, struct sketch b)
-{
-	struct digest da, db;
-
-	ck_assert(digest_of(&rules, &a, &da) && digest_of(&rules, &b, &db));
-	return memcmp(da.canonical, db.canonical, DIGEST_BYTES) == 0;
-}
-
-static bool same_raw(struct sketch a, struct sketch b)
-{
-	struct digest da, db;
-
-	ck_assert(digest_of(&rules, &a, &da) && digest_of(&rules, &b, &db));
-	return memcmp(da.raw, db.raw, DIGEST_RAW_BYTES) == 0;
-}
+static const struct digest_key key = { 7, 4, "Jefe" };
 
 static void hex_is(const unsigned char *bytes, size_t n, const char *expected)
 {
@@ -73,17 +23,10 @@ START_TEST(digests_are_those_of_the_documented_layout)
 	ck_assert(digest_of(&rules, &order, &out));
 	hex_is(out.canonical, DIGEST_BYTES,
 	       "86686162d945f2834c558844f632611dafdd9efd8d19a16dd5f06463014d2119");
-	hex_is(out.raw, DIGEST_RAW_BYTES, "3622f67d4d27cacc2a903be0c14b5dee");
+	hex_is(out.raw, DIGEST_RAW_BYTES, "38c8eab78e60372888baeac77b3084d7");
 	ck_assert_int_eq(out.key_id, 0);
 }
 END_TEST
-
-#define WITH(member, value)                                                                    \
-	({                                                                                     \
-		struct sketch changed = order;                                                 \
-		changed.member = (value);                                                      \
-		changed;                                                                       \
-	})
 
 START_TEST(spelling_does_not_change_the_canonical_digest_but_the_raw_one)
 {
@@ -163,14 +106,75 @@ START_TEST(an_empty_body_is_valid_whatever_its_type)
 }
 END_TEST
 
-START_TEST(an_encoded_body_is_its_bytes)
+/* A message as the layout says it, put together here. */
+static void put_number(struct buf *out, size_t number)
 {
-	struct sketch gzip = WITH(encoding, "gzip"), identity = WITH(encoding, "Identity");
-	struct digest out;
+	for (int shift = 56; shift >= 0; shift -= 8)
+		buf_byte(out, (char)(number >> shift));
+}
 
-	gzip.body = "\x1f\x8b\x08";
-	ck_assert(digest_of(&rules, &gzip, &out));
-	ck_assert(same_canonical(order, identity));
+static void put_text(struct buf *out, const char *text)
+{
+	put_number(out, strlen(text));
+	buf_text(out, text);
+}
+
+START_TEST(keyed_digests_are_hmac_over_the_same_layout)
+{
+	struct hash *hash = hash_new_keyed(key.secret, key.len);
+	unsigned char expected[32];
+	struct digest keyed, plain;
+	struct buf m;
+
+	buf_init(&m, 4096);
+	put_text(&m, "onceward request 1");
+	put_number(&m, 1);
+	put_text(&m, "POST");
+	put_text(&m, "/v1/orders");
+	put_number(&m, 2);
+	put_text(&m, "a");
+	put_text(&m, "=1");
+	put_text(&m, "b");
+	put_text(&m, "=2");
+	put_number(&m, 0);
+	put_text(&m, "json");
+	buf_text(&m, "{\"a\":[],\"b\":1}");
+	hash_add(hash, m.at, m.len);
+	hash_end(hash, expected);
+	ck_assert(digest_under(&key, &order, &keyed) && digest_of(&rules, &order, &plain));
+	ck_assert_mem_eq(keyed.canonical, expected, DIGEST_BYTES);
+	ck_assert_int_eq(keyed.key_id, 7);
+	buf_clear(&m);
+	hash_reset(hash);
+	put_text(&m, "onceward raw 2");
+	put_text(&m, "POST");
+	put_text(&m, order.target);
+	put_number(&m, 1);
+	put_text(&m, "application/json");
+	put_number(&m, 0);
+	put_number(&m, 0);
+	buf_text(&m, order.body);
+	hash_add(hash, m.at, m.len);
+	hash_end(hash, expected);
+	ck_assert_mem_eq(keyed.raw, expected, DIGEST_RAW_BYTES);
+	ck_assert_mem_ne(keyed.canonical, plain.canonical, DIGEST_BYTES);
+	ck_assert_mem_ne(keyed.raw, plain.raw, DIGEST_RAW_BYTES);
+	hash_free(hash);
+	buf_fini(&m);
+}
+END_TEST
+
+START_TEST(each_key_has_its_own_digest)
+{
+	const struct digest_key other = { 8, 4, "jefE" };
+	struct digest first, second, again;
+
+	ck_assert(digest_under(&key, &order, &first) && digest_under(&other, &order, &second));
+	ck_assert_mem_ne(first.canonical, second.canonical, DIGEST_BYTES);
+	ck_assert_int_eq(second.key_id, 8);
+	ck_assert(digest_under(&key, &order, &again));
+	ck_assert_mem_eq(first.canonical, again.canonical, DIGEST_BYTES);
+	ck_assert_mem_eq(first.raw, again.raw, DIGEST_RAW_BYTES);
 }
 END_TEST
 
@@ -186,109 +190,12 @@ START_TEST(an_invalid_body_is_refused_and_says_where)
 	struct canonical_error error = { 0 };
 	struct digest out;
 
-	ck_assert(!digest_request(&rules, &request, &out, &error));
+	ck_assert(!digest_request(&rules, &request, NULL, &out, &error));
 	ck_assert_uint_eq(error.offset, 5);
 	ck_assert_str_eq(error.expected, "a value");
 	request.body = SPAN("{}"); /* and the thread's hash is as good as new */
-	ck_assert(digest_request(&rules, &request, &out, &error));
+	ck_assert(digest_request(&rules, &request, NULL, &out, &error));
 	arena_free(request.arena);
-}
-END_TEST
-
-START_TEST(rules_have_an_id_that_any_change_changes)
-{
-	struct arena *arena = arena_new();
-	struct digest_rules other = rules;
-	int64_t id = digest_rules_id(&rules);
-	struct span text = digest_rules_text(arena, &rules);
-
-	ck_assert(span_equal(text,
-			     SPAN("layout 1; version 1; body auto; numbers exact; query *")));
-	ck_assert_int_gt(id, 0);
-	ck_assert_int_eq(id, digest_rules_id(&rules));
-	ck_assert_int_eq(id, INT64_C(6454213490627994301));
-	other.id = id;
-	ck_assert_int_eq(id, digest_rules_id(&other));
-	other.version = 2;
-	ck_assert_int_ne(id, digest_rules_id(&other));
-	other.version = 1;
-	other.body = CANONICAL_RAW;
-	ck_assert_int_ne(id, digest_rules_id(&other));
-	arena_free(arena);
-}
-END_TEST
-
-START_TEST(hashes_are_sha_256)
-{
-	struct hash *hash = hash_new();
-	unsigned char out[32];
-
-	hash_add(hash, "abc", 3);
-	hash_end(hash, out);
-	hex_is(out, 32, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-	hash_reset(hash);
-	hash_end(hash, out);
-	hex_is(out, 32, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-	hash_reset(hash);
-	hash_add(hash, "ignored", 7);
-	hash_reset(hash);
-	hash_add(hash, "a", 1);
-	hash_add(hash, NULL, 0);
-	hash_add(hash, "bc", 2);
-	hash_end(hash, out);
-	hex_is(out, 32, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-	hash_free(hash);
-	hash_free(NULL);
-}
-END_TEST
-
-START_TEST(keyed_hashes_are_hmac_sha_256)
-{
-	struct hash *hash = hash_new_keyed((const unsigned char *)"Jefe", 4); /* RFC 4231, 2 */
-	struct hash *spans = hash_new_keyed((const unsigned char *)"Jefe", 4);
-	unsigned char out[32], again[32];
-
-	hash_add(hash, "what do ya want for nothing?", 28);
-	hash_end(hash, out);
-	hex_is(out, 32, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-	hash_reset(hash);
-	hash_add(hash, "what do ya want ", 16);
-	hash_add(hash, "for nothing?", 12);
-	hash_end(hash, out);
-	hex_is(out, 32, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-	hash_reset(hash);
-	hash_add(hash, "\0\0\0\0\0\0\0\3abc", 11);
-	hash_end(hash, out);
-	hash_add_span(spans, SPAN("abc"));
-	hash_end(spans, again);
-	ck_assert_mem_eq(out, again, 32);
-	hash_free(hash);
-	hash_free(spans);
-}
-END_TEST
-
-START_TEST(blocks_are_aes_128)
-{
-	const unsigned char key[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-	unsigned char block[16];
-
-	for (unsigned i = 0; i < 16; i++) /* FIPS 197, C.1 */
-		block[i] = (unsigned char)(i * 17);
-	block_encrypt(key, block, block);
-	hex_is(block, 16, "69c4e0d86a7b0430d8cdb78070b4c55a");
-	block_decrypt(key, block, block);
-	hex_is(block, 16, "00112233445566778899aabbccddeeff");
-}
-END_TEST
-
-START_TEST(random_bytes_are_not_the_same_twice)
-{
-	unsigned char a[32] = { 0 }, b[32] = { 0 };
-
-	random_bytes(a, sizeof(a));
-	random_bytes(b, sizeof(b));
-	ck_assert_mem_ne(a, b, sizeof(a));
-	random_bytes(a, 0);
 }
 END_TEST
 
@@ -323,13 +230,9 @@ int main(void)
 		fields_do_not_run_into_each_other,
 		parameters_compare_sorted_by_name,
 		an_empty_body_is_valid_whatever_its_type,
-		an_encoded_body_is_its_bytes,
+		keyed_digests_are_hmac_over_the_same_layout,
+		each_key_has_its_own_digest,
 		an_invalid_body_is_refused_and_says_where,
-		rules_have_an_id_that_any_change_changes,
-		hashes_are_sha_256,
-		keyed_hashes_are_hmac_sha_256,
-		blocks_are_aes_128,
-		random_bytes_are_not_the_same_twice,
 		threads_digest_alike_and_leave_nothing,
 	};
 

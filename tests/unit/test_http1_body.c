@@ -103,6 +103,78 @@ START_TEST(bodies_are_bounded_as_soon_as_it_shows)
 }
 END_TEST
 
+/* Read to its end, by its framing, and not kept. */
+static void dropped(struct span stream, bool keep_alive, size_t trailing)
+{
+	check(stream, &(struct want){ HTTP1_COMPLETE, 200, "", keep_alive, trailing }, false);
+	ck_assert(reader.body_over);
+}
+
+START_TEST(a_body_over_the_limit_can_be_read_to_its_end)
+{
+	discard = true;
+	dropped(padded(OK11 "Content-Length: 65\r\n\r\n", 65, 'b', ""), true, 0);
+	dropped(padded(OK11 "Content-Length: 999\r\n\r\n", 999, 'b', "123"), false, 3);
+	dropped(padded(CHUNKED "41\r\n", 65, 'b', "\r\n0\r\n\r\n"), true, 0);
+	dropped(padded(CHUNKED "40;x\r\n", 64, 'b', "\r\n1\r\nc\r\n0\r\nA:b\r\n\r\n123"), false,
+		3);
+	dropped(padded(CHUNKED "3e8\r\n", 1000, 'b', "\r\n1\r\nc\r\n0\r\n\r\n"), true, 0);
+	check(padded(OK11 "\r\n", 65, 'b', ""), &(struct want){ .state = HTTP1_MORE }, false);
+	ck_assert_int_eq(http1_eof(&reader), HTTP1_COMPLETE);
+	ck_assert(reader.body_over && reader.close_delimited && !reader.answer.body.len);
+}
+END_TEST
+
+START_TEST(a_body_within_the_limit_is_kept_also_then)
+{
+	const char *most = padded("", body_max, 'b', "").at;
+
+	discard = true;
+	whole(padded(OK11 "Content-Length: 64\r\n\r\n", 64, 'b', "").at, 200, most);
+	ck_assert(!reader.body_over);
+	whole(padded(CHUNKED "40\r\n", 64, 'b', "\r\n0\r\n\r\n").at, 200, most);
+	ck_assert(!reader.body_over);
+}
+END_TEST
+
+START_TEST(a_dropped_body_is_read_as_strictly)
+{
+	discard = true;
+	unfinished(OK11 "Content-Length: 18446744073709551615\r\n\r\nb");
+	unfinished(padded(OK11 "Content-Length: 66\r\n\r\n", 65, 'b', "").at);
+	unfinished(CHUNKED "FFFFFFFFFFFFFFFF\r\nb");
+	unfinished(padded(CHUNKED "41\r\n", 65, 'b', "\r\n0\r\n\r").at);
+	refused(padded(CHUNKED "41\r\n", 66, 'b', "\r\n0\r\n\r\n").at);
+	refused(padded(CHUNKED "41\r\n", 65, 'b', "\r\nx\r\n\r\n").at);
+	refused(padded(CHUNKED "41\r\n", 65, 'b', "\r\n0\r\nA b\r\n\r\n").at);
+	too_large(padded(OK11 "A:", HTTP_HEAD_MAX, 'b', "")); /* a head is never dropped */
+	too_large(padded(CHUNKED "41;", HTTP_HEAD_MAX + 1, 'b', ""));
+}
+END_TEST
+
+/* What was kept so far, and what an announced chunk needs, no longer fits. */
+START_TEST(the_limit_may_be_lowered_between_reads)
+{
+	static const char *const heads[] = { CHUNKED "20\r\n", OK11 "\r\n" };
+
+	for (size_t i = 0; i < 2 * ARRAY_LEN(heads); i++) {
+		http1_reader_init(&reader, arena, body_max, false);
+		reader.discard = i < ARRAY_LEN(heads);
+		(void)http1_read(&reader, span_of(heads[i % 2]));
+		(void)http1_read(&reader, SPAN("0123456789"));
+		ck_assert_uint_eq(reader.body.len, 10);
+		reader.body_max = 5;
+		(void)http1_read(&reader, SPAN("0"));
+		ck_assert(reader.body_over && !reader.body.at);
+		ck_assert_int_eq(reader.state, reader.discard ? HTTP1_MORE : HTTP1_TOO_LARGE);
+		reader.body_max = body_max;
+		(void)http1_read(&reader, SPAN("0123456789"));
+		ck_assert_ptr_null(reader.body.at); /* what is lost stays lost */
+		http1_reader_fini(&reader);
+	}
+}
+END_TEST
+
 START_TEST(bytes_after_the_end_spoil_the_connection)
 {
 	struct want want = { HTTP1_COMPLETE, 200, "hi", false, 3 };
@@ -198,6 +270,10 @@ int main(void)
 		&malformed_trailers_are_refused,
 		&trailers_and_extensions_are_bounded_together,
 		&bodies_are_bounded_as_soon_as_it_shows,
+		&a_body_over_the_limit_can_be_read_to_its_end,
+		&a_body_within_the_limit_is_kept_also_then,
+		&a_dropped_body_is_read_as_strictly,
+		&the_limit_may_be_lowered_between_reads,
 		&bytes_after_the_end_spoil_the_connection,
 		&some_answers_have_no_body,
 		&a_close_delimited_answer_says_so,

@@ -63,7 +63,8 @@ START_TEST(every_problem_is_a_document_with_all_that_a_client_needs)
 	ck_assert(json_is_false(json_object_get(json, "may_have_executed")));
 	ck_assert_str_eq(field(&answer, "Content-Type"), "application/problem+json");
 	ck_assert_str_eq(field(&answer, "Cache-Control"), "no-store");
-	ck_assert_uint_eq(answer.fields.n, 2);
+	ck_assert_str_eq(field(&answer, "Idempotency-Verdict"), problem_code(about.problem));
+	ck_assert_uint_eq(answer.fields.n, 3);
 	ck_assert_uint_eq(json_object_size(json), 7);
 	json_decref(json);
 }

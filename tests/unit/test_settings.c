@@ -315,6 +315,8 @@ START_TEST(what_the_example_leaves_out_would_load)
 		buf_byte(&all, '\n');
 	}
 	buf_byte(&all, 0);
+	write_file("digest.keys", "1 00112233445566778899aabbccddeeff\n");
+	ck_assert_int_eq(chmod(file_path("digest.keys"), 0600), 0);
 	must_load(all.at);
 	ck_assert_int_eq(loaded->routes[0].idempotency->lease, 78000);
 	ck_assert_str_eq(loaded->routes[0].idempotency->owner, "orders-oncall@example.com");

@@ -131,6 +131,27 @@ START_TEST(a_call_that_is_not_counted_has_no_maximum)
 }
 END_TEST
 
+static bool endless_head(struct peer *peer)
+{
+	static char piece[32 * 1024];
+
+	memset(piece, 'x', sizeof(piece));
+	say_text(peer, "HTTP/1.1 200 OK\r\nX: ");
+	for (int i = 0; i < 8; i++)
+		say(peer, piece, sizeof(piece));
+	return false;
+}
+
+START_TEST(a_head_that_is_too_large_is_not_the_memory_s_fault)
+{
+	begin(endless_head, 0);
+	ask(1000, 1000, 0);
+	assert_end(rig, UPSTREAM_MALFORMED);
+	ck_assert_str_eq(rig.call.cause, "head");
+	finish();
+}
+END_TEST
+
 /* The head and the beginning of a body, and then silence. */
 static bool announce(struct peer *peer)
 {
@@ -184,6 +205,142 @@ START_TEST(answers_at_the_same_time_share_the_maximum)
 }
 END_TEST
 
+/* --- calls whose answers are never lost for their size --- */
+
+static void ask_to_drop(size_t already, size_t max, size_t anyway)
+{
+	held = already;
+	call_begin(&client, &rig, "POST", SPAN("x"));
+	rig.call.held = &held;
+	rig.call.held_max = max;
+	rig.call.held_anyway = anyway;
+	rig.call.drop_over = true;
+	call_send(&client, &rig);
+}
+
+static void assert_dropped(void)
+{
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_ANSWERED);
+	ck_assert(rig.call.dropped &&
+		  !rig.call.close_delimited == (server.mode != UNTIL_CLOSE));
+	ck_assert_uint_eq(rig.call.answer.status, 200);
+	ck_assert_uint_eq(rig.call.answer.body.len, 0);
+	ck_assert_uint_eq(rig.call.held_more, 0);
+}
+
+START_TEST(what_is_held_anyway_is_kept_whatever_others_hold)
+{
+	begin(large, _i);
+	ask_to_drop(2000, 1000, 256 * KIB);
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_ANSWERED);
+	ck_assert(!rig.call.dropped);
+	ck_assert_uint_eq(rig.call.answer.body.len, 256 * KIB);
+	ck_assert_uint_eq(held, 2000 + 256 * KIB); /* counted all the same */
+	finish();
+}
+END_TEST
+
+START_TEST(a_larger_answer_is_kept_while_there_is_room)
+{
+	begin(large, _i);
+	ask_to_drop(1000, 1000 + 256 * KIB, 10);
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_ANSWERED);
+	ck_assert(!rig.call.dropped);
+	ck_assert_uint_eq(rig.call.answer.body.len, 256 * KIB);
+	finish();
+}
+END_TEST
+
+START_TEST(where_there_is_none_it_is_heard_to_its_end_and_dropped)
+{
+	size_t before = 0;
+
+	begin(large, _i);
+	before = arena_bytes(client.arena);
+	ask_to_drop(1000, 1000 + 256 * KIB - 1, 256 * KIB - 1);
+	assert_dropped();
+	ck_assert_uint_eq(held, 1000);
+	ck_assert_uint_lt(arena_bytes(client.arena) - before, 128 * KIB);
+	ask_to_drop(2000, 1000, 256 * KIB);
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_ANSWERED);
+	ck_assert(!rig.call.dropped);
+	ck_assert_uint_eq(server.connections, _i == UNTIL_CLOSE ? 2 : 1);
+	finish();
+}
+END_TEST
+
+START_TEST(over_the_largest_of_all_it_is_dropped_too)
+{
+	begin(large, _i);
+	held = 0;
+	call_begin(&client, &rig, "POST", SPAN("x"));
+	rig.call.answer_max = 256 * KIB - 1;
+	rig.call.held = &held;
+	rig.call.held_max = 1024 * KIB;
+	rig.call.drop_over = true;
+	call_send(&client, &rig);
+	assert_dropped();
+	finish();
+}
+END_TEST
+
+static atomic_bool go_on;
+
+/* As large(), in two halves. */
+static bool halves(struct peer *peer)
+{
+	static char piece[128 * 1024];
+	bool chunked = peer->server->mode == CHUNKED;
+
+	memset(piece, 'x', sizeof(piece));
+	say_text(peer, chunked ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+			       : "HTTP/1.1 200 OK\r\n\r\n");
+	for (int i = 0; i < 2; i++) {
+		say_text(peer, chunked ? "20000\r\n" : "");
+		say(peer, piece, sizeof(piece));
+		say_text(peer, chunked ? "\r\n" : "");
+		while (!go_on)
+			nap(1);
+	}
+	say_text(peer, chunked ? "0\r\n\r\n" : "");
+	return chunked;
+}
+
+START_TEST(what_was_kept_of_it_is_given_back)
+{
+	go_on = false;
+	begin(halves, _i);
+	ask_to_drop(0, 256 * KIB, 10);
+	while (held < 128 * KIB)
+		turn_for(&client, 1);
+	held += 100 * KIB; /* others'; the rest of the answer does not fit now */
+	go_on = true;
+	assert_dropped();
+	ck_assert_uint_eq(held, 100 * KIB);
+	finish();
+}
+END_TEST
+
+START_TEST(what_is_dropped_is_an_answer_only_when_it_is_whole)
+{
+	begin(announce, 0);
+	ask_to_drop(2000, 1000, 10);
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_CUT);
+	client.upstream.idle_timeout = 100;
+	ask_to_drop(2000, 1000, 10);
+	call_wait(&client, &rig);
+	assert_end(rig, UPSTREAM_TIMED_OUT);
+	ck_assert(!rig.call.dropped);
+	ck_assert_uint_eq(held, 2000);
+	finish();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("held");
@@ -194,7 +351,15 @@ int main(void)
 	tcase_add_loop_test(tcase, what_is_counted_before_is_not_counted_again, 0, 3);
 	tcase_add_test(tcase, an_answer_with_room_of_its_own_comes_whatever_is_held);
 	tcase_add_loop_test(tcase, a_call_that_is_not_counted_has_no_maximum, 0, 3);
+	tcase_add_test(tcase, a_head_that_is_too_large_is_not_the_memory_s_fault);
 	tcase_add_test(tcase, an_announced_length_counts_at_once_and_stays_counted);
 	tcase_add_test(tcase, answers_at_the_same_time_share_the_maximum);
+	tcase_add_loop_test(tcase, what_is_held_anyway_is_kept_whatever_others_hold, 0, 3);
+	tcase_add_loop_test(tcase, a_larger_answer_is_kept_while_there_is_room, 0, 3);
+	tcase_add_loop_test(tcase, where_there_is_none_it_is_heard_to_its_end_and_dropped, 0,
+			    3);
+	tcase_add_loop_test(tcase, over_the_largest_of_all_it_is_dropped_too, 0, 3);
+	tcase_add_loop_test(tcase, what_was_kept_of_it_is_given_back, CHUNKED, 3);
+	tcase_add_test(tcase, what_is_dropped_is_an_answer_only_when_it_is_whole);
 	return run_suite("upstream_held", tcase);
 }

@@ -23,38 +23,12 @@ static void follow(void)
 	upstreams_follow(client.upstreams, &client.settings, 1);
 }
 
-static void send_within(int64_t ms)
-{
-	call_begin(&client, &rig, "POST", SPAN("x"));
-	rig.call.start_within_ms = ms;
-	call_send(&client, &rig);
-	call_wait(&client, &rig);
-}
-
 /* A port that nobody listens on. */
 static uint16_t dead_port(void)
 {
 	uint16_t port = 0;
 
 	close(listen_on(&port, 1));
-	return port;
-}
-
-/* A port where connecting hangs: its queue is full and nobody accepts. */
-static uint16_t deaf_port(void)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	uint16_t port = 0;
-
-	(void)listen_on(&port, 0);
-	at.sin_port = htons(port);
-	for (int i = 0; i < 3; i++) {
-		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-		(void)connect(fd, (struct sockaddr *)&at, sizeof(at));
-	}
-	nap(20);
 	return port;
 }
 
@@ -101,34 +75,6 @@ START_TEST(connecting_that_hangs_sent_nothing)
 	assert_end(rig, UPSTREAM_NOT_SENT);
 	ck_assert_int_ge(rig.call.total_us, 140000);
 	ck_assert_int_lt(rig.call.total_us, 900000);
-	finish();
-}
-END_TEST
-
-START_TEST(start_within_bounds_connecting)
-{
-	begin(answer_ok);
-	client_server_at(&client, "127.0.0.1", deaf_port(), false);
-	client_server_at(&client, "127.0.0.1", server.port, false);
-	send_within(100);
-	assert_end(rig, UPSTREAM_NOT_SENT);
-	ck_assert_int_lt(rig.call.total_us, 600000);
-	ck_assert_uint_eq(server.connections, 0);
-	finish();
-}
-END_TEST
-
-START_TEST(a_call_that_comes_too_late_is_not_begun)
-{
-	begin(answer_ok);
-	client_to(&client, &server);
-	call(&client, &rig, "POST", SPAN("x"));
-	send_within(-1); /* with an idle connection at hand */
-	assert_end(rig, UPSTREAM_NOT_SENT);
-	ck_assert_uint_eq(server.arrivals, 1);
-	call(&client, &rig, "POST", SPAN("x"));
-	assert_end(rig, UPSTREAM_ANSWERED);
-	ck_assert_uint_eq(server.connections, 1);
 	finish();
 }
 END_TEST
@@ -286,12 +232,6 @@ START_TEST(a_server_that_does_not_read_is_timed_out)
 	finish();
 }
 END_TEST
-
-static bool slow(struct peer *peer)
-{
-	nap(60);
-	return say_text(peer, OK_ANSWER);
-}
 
 static struct call_rig many[300];
 
@@ -474,8 +414,6 @@ int main(void)
 	tcase_add_test(tcase, a_name_that_does_not_resolve_sent_nothing);
 	tcase_add_test(tcase, a_name_is_resolved_without_stopping_the_loop);
 	tcase_add_test(tcase, connecting_that_hangs_sent_nothing);
-	tcase_add_test(tcase, start_within_bounds_connecting);
-	tcase_add_test(tcase, a_call_that_comes_too_late_is_not_begun);
 	tcase_add_test(tcase, the_next_server_is_tried_and_a_failed_one_passed_over);
 	tcase_add_test(tcase, each_server_is_tried_once);
 	tcase_add_test(tcase, servers_take_turns);

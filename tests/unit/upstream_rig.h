@@ -301,7 +301,7 @@ static inline void call_begin(struct client_rig *client, struct call_rig *rig,
 					    .fields = { field, 1 },
 					    .body = body,
 					    .answer_max = (size_t)8 << 20,
-					    .start_within_ms = 10000,
+					    .start_by_ms = loop_clock_us() / 1000 + 10000,
 					    .done = call_done } };
 }
 
@@ -362,8 +362,32 @@ static inline int descriptor_to(const struct server_rig *server)
 		      (int)(rig).call.end, (int)(expected),                                    \
 		      (rig).call.cause ? (rig).call.cause : "-")
 
+/* A port where connecting hangs: its queue is full and nobody accepts. */
+static inline uint16_t deaf_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	uint16_t port = 0;
+
+	(void)listen_on(&port, 0);
+	at.sin_port = htons(port);
+	for (int i = 0; i < 3; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+		(void)connect(fd, (struct sockaddr *)&at, sizeof(at));
+	}
+	nap(20);
+	return port;
+}
+
 static inline bool answer_ok(struct peer *peer)
 {
+	return say_text(peer, OK_ANSWER);
+}
+
+static inline bool slow(struct peer *peer)
+{
+	nap(60);
 	return say_text(peer, OK_ANSWER);
 }
 

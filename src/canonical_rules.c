@@ -1,0 +1,393 @@
+/*
+ * Rules become a tree, at start, by the operator's hand: what is wrong with them is said there and
+ * never found out by a request.
+ *
+ * An index and `*` may not stand beside each other: an element would be in two places, and no
+ * reader of the file could say which rule holds. `only` below something ignored is refused, too.
+ *
+ * Defaults are brought into their canonical form by the reader itself, under the pointers, before
+ * they enter the tree: so what they add is what a body that says the same would have said.
+ */
+#include "canonical_rules.h"
+
+#include "http.h"
+
+#define STEPS_MAX 128U /* a body has no more levels */
+
+struct canonical_rules *canonical_rules_new(struct arena *arena, enum canonical_numbers numbers)
+{
+	struct canonical_rules *rules = arena_zero(arena, sizeof(*rules));
+
+	rules->arena = arena;
+	rules->numbers = numbers;
+	rules->root.index = -1;
+	return rules;
+}
+
+/* "0", or digits that do not begin with it. */
+static int64_t index_of(struct span name)
+{
+	int64_t index = 0;
+
+	if (name.len == 0 || name.len > 9 || (name.len > 1 && name.at[0] == '0'))
+		return -1;
+	for (size_t i = 0; i < name.len; i++) {
+		if (name.at[i] < '0' || name.at[i] > '9')
+			return -1;
+		index = index * 10 + (name.at[i] - '0');
+	}
+	return index;
+}
+
+/* A text as JSON has it, in quotes; it may still not be UTF-8. */
+static void quote(struct buf *out, struct span text)
+{
+	buf_byte(out, '"');
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.at[i];
+
+		if (c < 0x20)
+			buf_format(out, "\\u%04x", c);
+		else if (c == '"' || c == '\\')
+			buf_format(out, "\\%c", c);
+		else
+			buf_byte(out, (char)c);
+	}
+	buf_byte(out, '"');
+}
+
+/* The text as canonical JSON has it, without quotes; false where it is no UTF-8. */
+static bool canonical_name(struct arena *arena, struct span text, struct span *name)
+{
+	struct buf json, canonical;
+	struct canonical_buf to = canonical_to(&canonical);
+	struct canonical_task task = { .arena = arena };
+	struct canonical_error error;
+	bool done = false;
+
+	buf_init(&json, 6 * text.len + 2 + 256);
+	buf_init(&canonical, 6 * text.len + 2);
+	quote(&json, text);
+	task.body = buf_view(&json);
+	done = canonical_json(&task, &to.sink, &error);
+	if (done)
+		*name = arena_copy(arena, (struct span){ canonical.at + 1, canonical.len - 2 });
+	buf_fini(&json);
+	buf_fini(&canonical);
+	return done;
+}
+
+static struct rule *child_of(struct canonical_rules *rules, struct rule *outer,
+			     struct span name, struct span plain)
+{
+	struct rule **link = &outer->first;
+	struct rule *child = NULL;
+
+	while (*link && !span_equal((*link)->name, name))
+		link = &(*link)->next;
+	child = *link;
+	if (child)
+		return child;
+	child = *link = arena_zero(rules->arena, sizeof(*child));
+	child->name = name;
+	child->plain = plain;
+	child->number = rules->n++;
+	child->any = span_equal(plain, SPAN("*"));
+	child->index = index_of(plain);
+	return child;
+}
+
+/* The next step of a pointer, from behind its slash, without its escapes; false where one is no
+ * escape. */
+static bool next_step(struct arena *arena, struct span *pointer, struct span *step)
+{
+	char *out = arena_alloc(arena, pointer->len + 1);
+	size_t n = 0, i = 0;
+
+	for (; i < pointer->len && pointer->at[i] != '/'; i++) {
+		char c = pointer->at[i];
+
+		if (c == '~') {
+			i++;
+			if (i == pointer->len || (pointer->at[i] | 1) != '1')
+				return false;
+			c = pointer->at[i] == '0' ? '~' : '/';
+		}
+		out[n++] = c;
+	}
+	*step = (struct span){ out, n };
+	pointer->at += i;
+	pointer->len -= i;
+	return true;
+}
+
+static bool ambiguous(const struct rule *outer)
+{
+	bool any = false, index = false;
+
+	for (const struct rule *r = outer->first; r; r = r->next) {
+		any |= r->pointed && r->any;
+		index |= r->pointed && r->index >= 0;
+	}
+	return any && index;
+}
+
+/* One step down; NULL: *why says why not. */
+static struct rule *step_down(struct canonical_rules *rules, struct rule *outer,
+			      struct span *rest, const char **why)
+{
+	struct span plain = { 0 }, name = { 0 };
+	struct rule *child = NULL;
+
+	rest->at++;
+	rest->len--;
+	*why = "has a ~ that is neither ~0 nor ~1";
+	if (!next_step(rules->arena, rest, &plain))
+		return NULL;
+	*why = "is not UTF-8";
+	if (!canonical_name(rules->arena, plain, &name))
+		return NULL;
+	child = child_of(rules, outer, name, plain);
+	child->pointed = true;
+	outer->indexed |= child->any || child->index >= 0;
+	*why = "has a * where another pointer has a number: write one of them";
+	return ambiguous(outer) ? NULL : child;
+}
+
+/* The place where a pointer ends, with all on the way there in path[0 … *n). */
+static struct rule *walk(struct canonical_rules *rules, struct span pointer, struct rule **path,
+			 size_t *n, const char **why)
+{
+	struct rule *place = &rules->root;
+
+	*why = "must begin with a slash";
+	if (!pointer.len || pointer.at[0] != '/')
+		return NULL;
+	for (*n = 0; pointer.len; (*n)++) {
+		*why = "has more than 128 steps";
+		if (*n == STEPS_MAX)
+			return NULL;
+		place = step_down(rules, place, &pointer, why);
+		if (!place)
+			return NULL;
+		path[*n] = place;
+	}
+	return place;
+}
+
+static void note(struct buf *list, struct span pointer)
+{
+	if (!list->max)
+		buf_init(list, SIZE_MAX / 2);
+	buf_byte(list, ' ');
+	quote(list, pointer);
+}
+
+static void forget(void *list)
+{
+	buf_fini(list);
+}
+
+const char *canonical_rules_ignore(struct canonical_rules *rules, struct span pointer)
+{
+	struct rule *path[STEPS_MAX];
+	const char *why = NULL;
+	size_t n = 0;
+	struct rule *place = walk(rules, pointer, path, &n, &why);
+
+	if (!place)
+		return why;
+	place->drop = true;
+	if (!rules->ignored.max)
+		arena_defer(rules->arena, forget, &rules->ignored);
+	note(&rules->ignored, pointer);
+	return NULL;
+}
+
+const char *canonical_rules_only(struct canonical_rules *rules, struct span pointer)
+{
+	struct rule *path[STEPS_MAX];
+	const char *why = NULL;
+	size_t n = 0;
+	struct rule *place = walk(rules, pointer, path, &n, &why);
+
+	if (!place)
+		return why;
+	for (size_t i = 0; i < n; i++) {
+		struct rule *outer = i ? path[i - 1] : &rules->root;
+
+		if (path[i]->drop)
+			return "is left out by `ignore`";
+		path[i]->keep_below = true;
+		outer->keep_indexed |= path[i]->any || path[i]->index >= 0;
+	}
+	rules->root.keep_below = rules->only = place->keep = true;
+	if (!rules->kept.max)
+		arena_defer(rules->arena, forget, &rules->kept);
+	note(&rules->kept, pointer);
+	return NULL;
+}
+
+/* Behind the string that begins at `at`, in canonical JSON. */
+static const char *string_end(const char *at)
+{
+	for (at++; *at != '"'; at++)
+		at += *at == '\\';
+	return at + 1;
+}
+
+/* Behind the value that begins at `at`, in canonical JSON. */
+static const char *value_end(const char *at)
+{
+	size_t depth = 0;
+
+	do {
+		bool closes = *at == '}' || *at == ']';
+
+		if (depth == 0 && (closes || *at == ','))
+			return at;
+		depth += *at == '{' || *at == '[';
+		depth -= closes;
+		at = *at == '"' ? string_end(at) : at + 1;
+	} while (*at);
+	return at;
+}
+
+/* What the escape at `at` says; returns its end. */
+static const char *unescape(const char *at, char *out)
+{
+	static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
+	const char *letter = strchr(letters, at[1]);
+
+	if (at[1] == 'u') { /* a control character: \u00xx */
+		*out = (char)(http_hex(at[4]) << 4 | http_hex(at[5]));
+		return at + 6;
+	}
+	*out = at[1];
+	if (letter)
+		*out = meant[letter - letters];
+	return at + 2;
+}
+
+/* What a canonical JSON string says. */
+static struct span unquoted(struct arena *arena, struct span name)
+{
+	char *out = arena_alloc(arena, name.len + 1);
+	const char *at = name.at, *end = name.at + name.len;
+	size_t n = 0;
+
+	while (at < end) {
+		if (*at == '\\')
+			at = unescape(at, out + n);
+		else
+			out[n] = *at++;
+		n++;
+	}
+	return (struct span){ out, n };
+}
+
+static struct span form_text(struct arena *arena, const char *value, const char *end)
+{
+	if (*value == '"')
+		return unquoted(arena, (struct span){ value + 1, (size_t)(end - value) - 2 });
+	if (*value == '{' || *value == '[' || *value == 'n')
+		return (struct span){ 0 };
+	return (struct span){ value, (size_t)(end - value) };
+}
+
+/* The members of an object, from behind its brace on, become places; so do those in objects. */
+static void place_defaults(struct canonical_rules *rules, struct rule *outer, const char *at)
+{
+	while (*at != '}') {
+		const char *name_end = string_end(at), *end = value_end(name_end + 1);
+		struct span name = { at + 1, (size_t)(name_end - at) - 2 };
+		struct rule *place = child_of(rules, outer, name, unquoted(rules->arena, name));
+
+		place->fallback = arena_format(rules->arena, "%.*s,", (int)(end - at), at);
+		place->text = form_text(rules->arena, name_end + 1, end);
+		rules->fallback_bytes += place->fallback.len;
+		if (name_end[1] == '{')
+			place_defaults(rules, place, name_end + 2);
+		at = *end == ',' ? end + 1 : end;
+	}
+}
+
+bool canonical_rules_defaults(struct canonical_rules *rules, struct span json,
+			      struct canonical_error *error)
+{
+	struct canonical_task task = {
+		.arena = rules->arena, .body = json, .numbers = rules->numbers, .rules = rules
+	};
+	struct buf out;
+	struct canonical_buf to = canonical_to(&out);
+	bool done = false;
+
+	*error = (struct canonical_error){ .expected = "at most 16 KiB" };
+	if (json.len > CANONICAL_DEFAULTS_MAX)
+		return false;
+	buf_init(&out, 8 * CANONICAL_DEFAULTS_MAX);
+	done = canonical_json(&task, &to.sink, error);
+	if (done && out.at[0] != '{') {
+		*error = (struct canonical_error){ .expected = "an object" };
+		done = false;
+	}
+	if (done) {
+		rules->defaults = arena_copy(rules->arena, buf_view(&out));
+		place_defaults(rules, &rules->root, rules->defaults.at + 1);
+	}
+	buf_fini(&out);
+	return done;
+}
+
+void canonical_rules_text(const struct canonical_rules *rules, struct buf *out)
+{
+	if (rules->defaults.len) {
+		buf_text(out, "; defaults ");
+		buf_span(out, rules->defaults);
+	}
+	if (rules->ignored.len) {
+		buf_text(out, "; ignore");
+		buf_span(out, buf_view(&rules->ignored));
+	}
+	if (rules->kept.len) {
+		buf_text(out, "; only");
+		buf_span(out, buf_view(&rules->kept));
+	}
+}
+
+const struct rule *rule_named(const struct rule *outer, struct span canonical_name_)
+{
+	for (const struct rule *r = outer->first; r; r = r->next)
+		if (span_equal(r->name, canonical_name_))
+			return r;
+	return NULL;
+}
+
+const struct rule *rule_at(const struct rule *outer, size_t index)
+{
+	for (const struct rule *r = outer->first; r; r = r->next)
+		if (r->pointed && (r->any || r->index == (int64_t)index))
+			return r;
+	return NULL;
+}
+
+const struct rule *rule_field(const struct canonical_rules *rules, struct span name)
+{
+	if (!rules)
+		return NULL;
+	for (const struct rule *r = rules->root.first; r; r = r->next)
+		if (span_equal(r->plain, name))
+			return r;
+	return NULL;
+}
+
+bool rule_field_counts(const struct canonical_rules *rules, struct span name)
+{
+	const struct rule *place = rule_field(rules, name);
+
+	if (!rules || !(rules->only || place))
+		return true;
+	if (!place)
+		return false;
+	return !place->drop && (!rules->only || place->keep_below);
+}

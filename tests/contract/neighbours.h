@@ -1,0 +1,331 @@
+/*
+ * The fakes that exchange.c stands on in the walk, and what they were told on this path, in which
+ * order. Whatever a neighbour has to decide, it asks decide().
+ */
+#pragma once
+#include "account.h"
+#include "exchange.h"
+#include "walk.h"
+
+#include <assert.h>
+
+/* --- what happened on this path --- */
+
+static struct {
+	char events[32]; /* H hold, R reserve, W wait, F forward, S settle, A answer, L leave */
+	unsigned n;
+	enum problem account;
+	enum key_found key;
+	bool crowded, admitted, full, too_large, digested, invalid;
+	enum ledger_found found, waited;
+	enum ledger_same same;
+	bool retained, close_delimited;
+	enum upstream_end end;
+	enum outcome listed;
+	enum { SMALL, BIG, DROPPED } size;
+	enum ledger_settled settled;
+	enum ledger_outcome outcome;
+	struct http_answer result;
+	struct http_answer answer;
+	struct problem_about about;
+	bool gateway_made;
+	int holds;
+	unsigned mismatches, replays;
+} now;
+
+static void (*pending)(void *);
+static void *pending_arg;
+
+static void note(char event)
+{
+	assert(now.n < sizeof(now.events) - 1);
+	now.events[now.n++] = event;
+}
+
+static void later(void (*fn)(void *), void *arg)
+{
+	assert(!pending); /* an exchange does one thing at a time */
+	pending = fn;
+	pending_arg = arg;
+}
+
+/* --- fakes --- */
+
+static struct idempotency_settings idempotency = { .operation = "orders.create",
+						   .mismatch_status = 409,
+						   .in_progress_status = 503,
+						   .unknown_status = 503,
+						   .settle_wait = 5000,
+						   .response = { .max_body = 4 },
+						   .request = { .max_body = 100 } };
+static struct upstream_settings upstream = { .timeout = 1000 };
+static struct route route = { .upstream = &upstream, .idempotency = &idempotency };
+static const struct digest_key keys[] = { { .id = 5, .len = 1 }, { .id = 3, .len = 1 } };
+static const struct settings settings = { .digest_keys = { keys, 2 } };
+static struct services services;
+static struct served *served;
+
+enum problem account_of(const struct account_settings *account,
+			const struct http_request *request, struct span *name, const char **why)
+{
+	static const enum problem all[] = { PROBLEM_NONE, PROBLEM_UNAUTHENTICATED,
+					    PROBLEM_FORBIDDEN };
+
+	(void)account;
+	(void)request;
+	*name = SPAN("me");
+	*why = "because";
+	now.account = all[decide(3)];
+	return now.account;
+}
+
+enum key_found key_of(const struct http_request *request, enum key_syntax syntax,
+		      enum key_format format, struct span *key, const char **why)
+{
+	(void)request;
+	(void)syntax;
+	(void)format;
+	*key = SPAN("k");
+	*why = "because";
+	now.key = (enum key_found)decide(3);
+	return now.key;
+}
+
+bool digest_request(const struct digest_rules *rules, const struct http_request *request,
+		    const struct digest_key *key, struct digest *out,
+		    struct canonical_error *error)
+{
+	assert(rules == &idempotency.rules && request == &served->request);
+	memset(out, 0, sizeof(*out));
+	out->key_id = key ? key->id : 0;
+	*error = (struct canonical_error){ .offset = 7, .expected = "a value" };
+	if (now.digested) /* once more, of a body that is known to be good */
+		return true;
+	assert(key == &keys[0]); /* the first one makes */
+	now.digested = true;
+	now.invalid = decide(2);
+	return !now.invalid;
+}
+
+/* The ledger has met a record under another key. */
+static void other_keys(struct ledger_entry *entry)
+{
+	struct digest digest;
+
+	assert(entry->digest.key_id == 5);
+	assert(entry->digest_under(entry, 3, &digest) && digest.key_id == 3);
+	assert(entry->digest_under(entry, 0, &digest) && digest.key_id == 0);
+	assert(!entry->digest_under(entry, 4, &digest));
+}
+
+static void entry_done(void *arg)
+{
+	struct ledger_entry *entry = arg;
+
+	entry->done(entry);
+}
+
+void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry)
+{
+	(void)ledger;
+	note('R');
+	assert(span_equal(entry->key, SPAN("k")) && span_equal(entry->account, SPAN("me")));
+	other_keys(entry);
+	entry->found = now.found = (enum ledger_found)decide(LEDGER_UNAVAILABLE + 1);
+	if (entry->found == LEDGER_WON)
+		entry->lease_until_ms = 61000;
+	else
+		entry->same = now.same = (enum ledger_same)decide(3);
+	if (entry->found == LEDGER_COMPLETED)
+		entry->retained = now.retained = decide(2);
+	entry->stored = (struct http_answer){ .status = 202, .body = SPAN("stored") };
+	entry->first_seen = 1;
+	later(entry_done, entry);
+}
+
+void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+{
+	static const enum ledger_found ends[] = { LEDGER_IN_FLIGHT, LEDGER_COMPLETED,
+						  LEDGER_UNKNOWN,   LEDGER_RELEASED,
+						  LEDGER_STOPPED,   LEDGER_UNAVAILABLE };
+
+	(void)ledger;
+	note('W');
+	assert(entry->found == LEDGER_IN_FLIGHT && wait_ms == idempotency.wait && wait_ms > 0);
+	assert(services.waiters == 1);
+	entry->found = now.waited = ends[decide(ARRAY_LEN(ends))];
+	if (entry->found == LEDGER_COMPLETED)
+		entry->retained = now.retained = decide(2);
+	later(entry_done, entry);
+}
+
+void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+{
+	(void)ledger;
+	note('S');
+	assert(wait_ms == 5000);
+	now.outcome = entry->outcome;
+	now.result = entry->result;
+	assert(entry->outcome == LEDGER_COMPLETE || entry->cause); /* people want to know why */
+	entry->settled = now.settled = (enum ledger_settled)decide(3);
+	later(entry_done, entry);
+}
+
+void ledger_leave(struct ledger *ledger, struct ledger_entry *entry)
+{
+	(void)ledger;
+	note('L');
+	entry->gone(entry);
+}
+
+static void call_done(void *arg)
+{
+	struct upstream_call *call = arg;
+
+	call->done(call);
+}
+
+void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
+{
+	static const unsigned statuses[] = {
+		[OUTCOME_UNKNOWN] = 500, [OUTCOME_STORE] = 201, [OUTCOME_RELEASE] = 400
+	};
+	static const struct span bodies[] = {
+		[SMALL] = SPAN("body"), [BIG] = SPAN("a large body"), [DROPPED] = SPAN("")
+	};
+
+	(void)upstreams;
+	note('F');
+	assert(call->start_by_ms == 60000); /* begun by then, it ends within its lease */
+	assert(call->drop_over && call->held_anyway == 4 && call->answer_max >= 4);
+	call->end = now.end = (enum upstream_end)decide(UPSTREAM_MALFORMED + 1);
+	if (call->end != UPSTREAM_ANSWERED) {
+		call->cause = "it ended so";
+	} else {
+		now.listed = (enum outcome)decide(3);
+		call->close_delimited = now.close_delimited = decide(2);
+		now.size = decide(3);
+		call->dropped = now.size == DROPPED;
+		call->answer.status = statuses[now.listed];
+		call->answer.body = bodies[now.size];
+	}
+	later(call_done, call);
+}
+
+bool forward_admit(struct served *s, size_t bytes)
+{
+	(void)s;
+	assert(bytes <= 100);
+	now.full = decide(2);
+	now.admitted = !now.full;
+	return now.admitted;
+}
+
+void forward_prepare(struct served *s, struct upstream_call *call, bool enforced)
+{
+	assert(enforced);
+	call->upstream = s->route->upstream;
+	call->arena = s->request.arena;
+}
+
+struct http_answer forward_answer(const struct upstream_call *call)
+{
+	struct http_answer out = call->answer;
+
+	out.fields.at = arena_alloc(call->arena, sizeof(struct http_field) * 8);
+	http_add(&out.fields, SPAN("Location"), SPAN("/orders/1"));
+	return out;
+}
+
+struct http_fields forward_kept(struct arena *arena, const struct http_fields *from,
+				const struct texts *more)
+{
+	(void)arena;
+	(void)from;
+	(void)more;
+	return (struct http_fields){ NULL, 0 };
+}
+
+void forward_reply(struct served *s, unsigned verdict, const struct http_answer *with)
+{
+	note('A');
+	s->verdict = verdict;
+	now.answer = *with;
+}
+
+bool forward_has_key(const struct http_request *request)
+{
+	(void)request;
+	return now.key == KEY_FOUND;
+}
+
+unsigned problem_status(enum problem problem)
+{
+	static const unsigned statuses[] = {
+#define PROBLEM(name, code, status, retry, title) [PROBLEM_##name] = (status),
+#include "problems.def"
+#undef PROBLEM
+	};
+
+	return statuses[problem];
+}
+
+struct http_answer problem_answer(struct arena *arena, const struct problem_about *about)
+{
+	(void)arena;
+	now.about = *about;
+	now.gateway_made = true;
+	return (struct http_answer){ .status = about->status ? about->status
+							     : problem_status(about->problem) };
+}
+
+void listener_read_body(struct http_request *request, size_t max)
+{
+	assert(max == 100);
+	note('B');
+	request->body_too_large = now.too_large = decide(2);
+}
+
+size_t listener_body_announced(const struct http_request *request)
+{
+	(void)request;
+	return SIZE_MAX;
+}
+
+void listener_hold(struct http_request *request)
+{
+	(void)request;
+	note('H');
+	now.holds++;
+}
+
+void listener_release(struct http_request *request)
+{
+	(void)request;
+	now.holds--;
+}
+
+void metrics_add(struct metrics *m, enum metric metric, unsigned label, uint64_t n)
+{
+	(void)m;
+	(void)label;
+	assert(n == 1);
+	now.mismatches += metric == METRIC_mismatches_total;
+	now.replays += metric == METRIC_replays_total;
+}
+
+void metrics_set(struct metrics *m, enum metric metric, unsigned label, int64_t value)
+{
+	(void)m;
+	(void)metric;
+	(void)label;
+	assert(value >= 0);
+}
+
+void metrics_observe(struct metrics *m, enum metric metric, unsigned label, int64_t us)
+{
+	(void)m;
+	(void)metric;
+	(void)label;
+	(void)us;
+}
