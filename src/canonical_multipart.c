@@ -359,28 +359,33 @@ static bool read_headers(struct multipart *m, struct part *part)
 	}
 }
 
-static void put_item(struct multipart *m, const char *before, struct span bytes)
+static void put_item(struct multipart *m, const char *key, struct span bytes)
 {
 	char head[64];
-	int len = snprintf(head, sizeof(head), "%s %zu:", before, bytes.len);
+	int len = snprintf(head, sizeof(head), "%s %zu:", key, bytes.len);
 
 	if (!bytes.at)
 		return;
 	m->sink->put(m->sink, head, (size_t)len);
 	m->sink->put(m->sink, bytes.at, bytes.len);
+	m->sink->put(m->sink, " ", 1);
 }
 
 static void put_part(struct multipart *m, const struct part *part)
 {
+	char head[64];
+	int len = snprintf(head, sizeof(head), "body %zu:", part->content.len);
+
 	if (part->name.at && !rule_field_counts(m->task->rules, part->name))
 		return;
-	put_item(m, "disposition", part->disposition);
 	put_item(m, "name", part->name);
-	put_item(m, " filename", part->filename);
-	put_item(m, " filename*", part->filename_star);
-	put_item(m, " type", part->type);
-	put_item(m, " encoding", part->encoding);
-	put_item(m, " body", part->content);
+	put_item(m, "disposition", part->disposition);
+	put_item(m, "filename", part->filename);
+	put_item(m, "filename*", part->filename_star);
+	put_item(m, "type", part->type);
+	put_item(m, "encoding", part->encoding);
+	m->sink->put(m->sink, head, (size_t)len);
+	m->sink->put(m->sink, part->content.at, part->content.len);
 	m->sink->put(m->sink, "\n", 1);
 }
 

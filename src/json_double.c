@@ -21,7 +21,8 @@
 #define EXACT_EXPONENT 300 /* of the first digit; far from where doubles end or lose bits */
 #define DIGITS_MAX     17U
 #define TEXT_MAX       1040U /* a thousand digits and an exponent */
-#define GROWTH         17U   /* 1e20 becomes 21 digits; nothing grows more */
+#define GROWTH         17U   /* 1e20 becomes 21 digits; nothing with an exponent grows more */
+#define CARRY_DIGITS   16U   /* 9999999999999999 becomes 10000000000000000; fewer digits stay */
 
 /* 0.D x 10^point */
 struct shortest {
@@ -37,7 +38,7 @@ size_t reader_double_growth(struct span body)
 	for (size_t i = 1; i < body.len; i++)
 		n += (body.at[i] | 0x20) == 'e' && body.at[i - 1] >= '0' &&
 		     body.at[i - 1] <= '9';
-	return n * GROWTH;
+	return n * GROWTH + body.len / CARRY_DIGITS;
 }
 
 static double to_double(const char *digits, size_t n, int64_t exponent)

@@ -310,7 +310,7 @@ START_TEST(a_mixed_batch_that_committed_unheard_is_sorted_out)
 }
 END_TEST
 
-#define ROUNDS 40
+#define ROUNDS 24
 #define KEYS   5
 
 /* Two gateways over few keys, while one of them loses its connection at every moment in turn. */

@@ -115,8 +115,8 @@ START_TEST(parts_are_names_file_names_types_and_bytes)
 	      "Content-Type: Image/PNG ; Q=\"1\"\r\n\r\n\r\n\r\n--b--",
 	      "name 1:f filename 3:x;y type 13:image/png;q=1 body 2:\r\n\n");
 	parts(TYPE, "--b--", "");
-	parts(TYPE, "--b\r\n\r\nx\r\n--b--", " body 1:x\n");
-	parts(TYPE, "--b\r\n\r\n--b--", " body 0:\n");
+	parts(TYPE, "--b\r\n\r\nx\r\n--b--", "body 1:x\n");
+	parts(TYPE, "--b\r\n\r\n--b--", "body 0:\n");
 	parts(TYPE, "--b\r\n" FIELD("a") "--b--", "name 1:a body 0:\n");
 	parts(TYPE, "--b\r\nContent-Disposition: inline\r\n\r\nx\r\n--b--",
 	      "disposition 6:inline body 1:x\n");
