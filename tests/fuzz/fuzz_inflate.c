@@ -118,6 +118,13 @@ static void compress_to(struct buf *out, struct span plain, int window, uint8_t 
 	mem_free(copy);
 }
 
+static void flip(struct buf *body, size_t at, uint8_t how)
+{
+	uint8_t *byte = (uint8_t *)body->at + at;
+
+	*byte ^= how | 1;
+}
+
 /* The checks at the end, and in gzip the whole content, notice a byte that is another. */
 static void damage(enum inflate_coding coding, struct buf *body, struct span plain, uint8_t how)
 {
@@ -125,18 +132,18 @@ static void damage(enum inflate_coding coding, struct buf *body, struct span pla
 	size_t at = body->len - 1 - how % tail;
 	struct buf out;
 
-	body->at[at] ^= (char)(how | 1);
+	flip(body, at, how);
 	assert(!taken(coding, buf_view(body)));
-	body->at[at] ^= (char)(how | 1);
+	flip(body, at, how);
 	if (coding != INFLATE_GZIP)
 		return;
 	at = (plain.len * 31 + how) % body->len;
-	body->at[at] ^= (char)(how | 1);
+	flip(body, at, how);
 	if (decoded(coding, buf_view(body), LARGEST, &out))
 		assert(span_equal(buf_view(&out),
 				  plain)); /* a time, a system: not the content */
 	buf_fini(&out);
-	body->at[at] ^= (char)(how | 1);
+	flip(body, at, how);
 }
 
 static void there_and_back(struct span plain, uint8_t how)

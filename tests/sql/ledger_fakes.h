@@ -62,7 +62,8 @@ void metrics_observe_count(struct metrics *metrics, enum metric metric, unsigned
 static char logged[65536]; /* the first of what was said */
 static unsigned errors;    /* lines of that level */
 
-static void log_put(const char *level, const char *who, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static void log_put(const char *level, const char *who,
+							  const char *format, va_list args)
 {
 	size_t n = strlen(logged);
 	char line[512];

@@ -168,7 +168,8 @@ static struct sockaddr_un socket_in(const char *dir)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 
-	snprintf(at.sun_path, sizeof(at.sun_path), "%s/.s.PGSQL.5432", dir);
+	ck_assert_uint_lt(strlen(dir), 80);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%.80s/.s.PGSQL.5432", dir);
 	return at;
 }
 
