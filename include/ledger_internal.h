@@ -119,6 +119,11 @@ struct ledger {
 	struct ledger_entry **sorted; /* scratch, of batch_max */
 };
 
+static inline struct ledger_entry *entry_of(struct list *link)
+{
+	return container_of(link, struct ledger_entry, link);
+}
+
 /* ledger.c */
 void entry_queue(struct ledger *ledger, struct ledger_entry *entry, struct list *queue,
 		 enum entry_state state);
@@ -193,7 +198,9 @@ void instance_clock(struct ledger *ledger, int64_t server_us);
 void instance_renew(struct ledger *ledger, int64_t now_ms);
 void instance_return(struct ledger *ledger); /* an orderly end */
 
-/* ledger_row.c: bytes in rows */
+/* ledger_row.c: bytes in rows, and the order of arrays of entries (for qsort) */
+int entry_by_key_hash(const void *a, const void *b);
+int entry_by_op_id(const void *a, const void *b);
 int64_t ledger_clock_us(const struct ledger *ledger); /* PostgreSQL's */
 int64_t op_id_make(struct ledger *ledger);
 int64_t op_id_ms(int64_t op_id); /* since 1970 */

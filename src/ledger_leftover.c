@@ -13,19 +13,6 @@ struct freeing {
 	struct list entries;
 };
 
-static struct ledger_entry *entry_of(struct list *link)
-{
-	return container_of(link, struct ledger_entry, link);
-}
-
-static int by_key_hash(const void *a, const void *b)
-{
-	const struct ledger_entry *const *x = a;
-	const struct ledger_entry *const *y = b;
-
-	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
-}
-
 /* However it went: the reserve that follows finds out. */
 static void freed(struct pg_transaction *transaction)
 {
@@ -55,7 +42,7 @@ static size_t take(struct ledger *ledger, struct list *entries)
 		ledger->sorted[n++] = entry_of(at);
 		list_append(entries, at);
 	}
-	qsort(ledger->sorted, n, sizeof(struct ledger_entry *), by_key_hash);
+	qsort(ledger->sorted, n, sizeof(struct ledger_entry *), entry_by_key_hash);
 	return n;
 }
 

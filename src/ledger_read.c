@@ -26,19 +26,6 @@ struct read {
 	struct ledger_entry *entries[];
 };
 
-static struct ledger_entry *entry_of(struct list *link)
-{
-	return container_of(link, struct ledger_entry, link);
-}
-
-static int by_key_hash(const void *a, const void *b)
-{
-	const struct ledger_entry *const *x = a;
-	const struct ledger_entry *const *y = b;
-
-	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
-}
-
 /* A check reads the entry's own record, the others the one that they found. */
 static int64_t asked_op_id(const struct ledger_entry *entry)
 {
@@ -289,7 +276,7 @@ static void read_keys(struct ledger *ledger, struct ledger_link *link)
 	bool doubt = false;
 
 	take(read, &ledger->to_read_key, ENTRY_READING_KEY, ANY_DAY);
-	qsort(read->entries, read->n, sizeof(struct ledger_entry *), by_key_hash);
+	qsort(read->entries, read->n, sizeof(struct ledger_entry *), entry_by_key_hash);
 	for (size_t i = 0; i < read->n; i++)
 		doubt |= read->entries[i]->doubt;
 	pg_begin(link->pg, &read->transaction);

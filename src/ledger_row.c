@@ -177,3 +177,19 @@ bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fie
 	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
 	       row_parse_fields(entry->arena, fields, &entry->stored.fields);
 }
+
+int entry_by_key_hash(const void *a, const void *b)
+{
+	const struct ledger_entry *const *x = a;
+	const struct ledger_entry *const *y = b;
+
+	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
+}
+
+int entry_by_op_id(const void *a, const void *b)
+{
+	const struct ledger_entry *const *x = a;
+	const struct ledger_entry *const *y = b;
+
+	return ((*x)->op_id > (*y)->op_id) - ((*x)->op_id < (*y)->op_id);
+}

@@ -11,27 +11,6 @@
 /* A settle this near to the end of its lease may have been listed by a sweep. */
 #define LEASE_MARGIN_MS 2000
 
-static struct ledger_entry *entry_of(struct list *link)
-{
-	return container_of(link, struct ledger_entry, link);
-}
-
-static int by_key_hash(const void *a, const void *b)
-{
-	const struct ledger_entry *const *x = a;
-	const struct ledger_entry *const *y = b;
-
-	return memcmp((*x)->key_hash, (*y)->key_hash, sizeof((*x)->key_hash));
-}
-
-static int by_op_id(const void *a, const void *b)
-{
-	const struct ledger_entry *const *x = a;
-	const struct ledger_entry *const *y = b;
-
-	return ((*x)->op_id > (*y)->op_id) - ((*x)->op_id < (*y)->op_id);
-}
-
 /* Sorts a list of entries, and leaves them in ledger->sorted as well; how many. */
 static size_t sort(struct ledger *ledger, struct list *list,
 		   int (*order)(const void *, const void *))
@@ -198,7 +177,7 @@ static void send_reserves(struct ledger *ledger, struct batch *batch)
 		{ PG_BYTEA, account },    { PG_BYTEA, operation }, { PG_BYTEA, key },
 	};
 	const struct settings *settings = ledger->settings;
-	size_t n = sort(ledger, &batch->reserves, by_key_hash);
+	size_t n = sort(ledger, &batch->reserves, entry_by_key_hash);
 
 	pg_params_clear(&ledger->params);
 	add_columns(ledger, columns, ARRAY_LEN(columns), n);
@@ -226,7 +205,7 @@ static void send_unlisting(struct ledger *ledger, struct batch *batch)
 		}
 	if (!n)
 		return;
-	qsort(ledger->sorted, n, sizeof(struct ledger_entry *), by_op_id);
+	qsort(ledger->sorted, n, sizeof(struct ledger_entry *), entry_by_op_id);
 	pg_params_clear(&ledger->params);
 	add_columns(ledger, columns, ARRAY_LEN(columns), n);
 	pg_send(batch->link->pg, QUERY_attention_remove, &ledger->params);
@@ -240,7 +219,7 @@ static void send_listing(struct ledger *ledger, struct batch *batch)
 		{ PG_UUID, key_hash },   { PG_BYTEA, account }, { PG_BYTEA, operation },
 		{ PG_BYTEA, key },       { PG_BYTEA, cause },
 	};
-	size_t all = sort(ledger, &batch->completions, by_op_id);
+	size_t all = sort(ledger, &batch->completions, entry_by_op_id);
 	size_t n = 0;
 
 	for (size_t i = 0; i < all; i++)
@@ -260,7 +239,7 @@ static void send_completions(struct ledger *ledger, struct batch *batch)
 		{ PG_INT2, status },       { PG_BYTEA, fields }, { PG_BYTEA, body },
 		{ PG_BYTEA, row_hash_of }, { PG_BYTEA, cause },
 	};
-	size_t n = sort(ledger, &batch->completions, by_op_id);
+	size_t n = sort(ledger, &batch->completions, entry_by_op_id);
 
 	pg_params_clear(&ledger->params);
 	pg_add_int(&ledger->params, PG_INT8, ledger->token);
@@ -277,7 +256,7 @@ static void send_releases(struct ledger *ledger, struct batch *batch)
 		{ PG_UUID, key_hash },
 		{ PG_BYTEA, cause },
 	};
-	size_t n = sort(ledger, &batch->releases, by_op_id);
+	size_t n = sort(ledger, &batch->releases, entry_by_op_id);
 
 	pg_params_clear(&ledger->params);
 	pg_add_int(&ledger->params, PG_INT8, ledger->token);

@@ -6,11 +6,6 @@
 
 #define POLL_MAX_MS 250
 
-static struct ledger_entry *entry_of(struct list *link)
-{
-	return container_of(link, struct ledger_entry, link);
-}
-
 void waiters_look_later(struct ledger *ledger, struct ledger_entry *entry)
 {
 	entry->poll_at_ms = loop_now(ledger->loop) + entry->poll_every_ms;

@@ -14,11 +14,6 @@
 
 #include <assert.h>
 
-static struct ledger_entry *entry_of(struct list *link)
-{
-	return container_of(link, struct ledger_entry, link);
-}
-
 static size_t weight(const struct ledger_entry *entry)
 {
 	return 300 + entry->account.len + entry->key.len +
