@@ -30,7 +30,7 @@ CFLAGS  += -fstack-protector-strong -fPIE
 CFLAGS  += -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS  += -Wformat=2 -Wvla -Wundef -Wpointer-arith -Wswitch-enum -Wcast-qual
 # gcc warns of paths that only a sanitizer's instrumentation has: no errors there.
-CFLAGS  += $(if $(WERROR),$(if $(SAN),,-Werror)) $(if $(SAN),-fsanitize=$(SAN),-D_FORTIFY_SOURCE=2)
+CFLAGS  += $(if $(WERROR),$(if $(SAN),,-Werror)) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
 CPPFLAGS += -Iinclude -I$(B) -D_GNU_SOURCE $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDFLAGS += -pie -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN))
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
@@ -105,7 +105,7 @@ bench: $(B)/onceward $(B)/bench_canonical
 # Coverage comes from instrumenting all of the program, so it is compiled once more, in one go.
 fuzz: $(B)/queries.def $(B)/schema.def
 	@mkdir -p build-fuzz/$(T) tests/regress/$(T)
-	clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer,address,undefined -o build-fuzz/fuzz_$(T) \
+	clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o build-fuzz/fuzz_$(T) \
 		tests/fuzz/fuzz_$(T).c $(filter-out src/main.c,$(SRC)) $(LDLIBS)
 	build-fuzz/fuzz_$(T) -max_total_time=$(SECONDS) -artifact_prefix=tests/regress/$(T)/ \
 		build-fuzz/$(T) tests/regress/$(T)

@@ -29,6 +29,13 @@ struct canonical_error {
 
 struct canonical_rules; /* canonical_rules.h */
 
+/* Does `only` hold? Where a body has nothing of what it keeps, all such bodies would be equal. */
+enum canonical_only {
+	CANONICAL_ONLY_IF_THERE, /* where the body has something of it; else the whole counts */
+	CANONICAL_ONLY_ALWAYS,   /* the defaults themselves */
+	CANONICAL_ONLY_NEVER
+};
+
 /* What is to be brought into its normal form. */
 struct canonical_task {
 	struct arena *arena;
@@ -36,6 +43,7 @@ struct canonical_task {
 	struct span content_type; /* with its parameters */
 	enum canonical_numbers numbers;
 	const struct canonical_rules *rules; /* NULL: every member counts */
+	enum canonical_only only;
 };
 
 struct canonicaliser {

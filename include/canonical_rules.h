@@ -19,8 +19,10 @@ struct rule {
 	bool keep_below;           /* … or further down */
 	bool indexed;              /* an index may be below */
 	bool keep_indexed;         /* one that leads on to what is kept */
+	bool keep_named;           /* a name that does, and can be no index */
 	struct span fallback; /* where absent: `"name":value,`, canonical; .at NULL: nothing */
 	struct span text;     /* the same for a form field; .at NULL: nothing */
+	bool literal;         /* it is spelt as in the settings, and not canonical */
 };
 
 struct canonical_rules {
@@ -36,6 +38,12 @@ struct canonical_rules {
 
 #define CANONICAL_POINTERS_MAX 64U /* in a list */
 #define CANONICAL_DEFAULTS_MAX ((size_t)16 * 1024)
+
+/* May the whole body count, where `only` keeps nothing of it? */
+static inline bool canonical_only_if_there(const struct canonical_task *task)
+{
+	return task->rules && task->rules->only && task->only == CANONICAL_ONLY_IF_THERE;
+}
 
 struct canonical_rules *canonical_rules_new(struct arena *arena,
 					    enum canonical_numbers numbers);
@@ -54,4 +62,7 @@ const struct rule *rule_named(const struct rule *outer, struct span canonical_na
 const struct rule *rule_at(const struct rule *outer, size_t index);
 /* Of a form or multipart field. */
 const struct rule *rule_field(const struct canonical_rules *rules, struct span name);
-bool rule_field_counts(const struct canonical_rules *rules, struct span name);
+/* Is it one that `only` keeps: `a`, and below it `a[b]`, `a.b`? */
+bool rule_field_kept(const struct canonical_rules *rules, struct span name);
+/* `whole`: whatever `only` says. */
+bool rule_field_counts(const struct canonical_rules *rules, bool whole, struct span name);

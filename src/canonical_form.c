@@ -25,6 +25,8 @@ struct form {
 	struct field *field;
 	size_t n;
 	bool *seen; /* by a rule's number */
+	bool kept;  /* there is a field that `only` keeps */
+	bool whole; /* there is none, and all count */
 };
 
 /* The piece up to the next `&`, taken off the front. */
@@ -93,10 +95,21 @@ static void add_piece(struct form *form, struct span piece)
 	place = rule_field(form->rules, name_of(form, field));
 	if (place)
 		form->seen[place->number] = true;
-	if (rule_field_counts(form->rules, name_of(form, field)))
+	form->kept |= rule_field_kept(form->rules, name_of(form, field));
+	if (rule_field_counts(form->rules, form->whole, name_of(form, field)))
 		form->n++;
 	else
 		form->len = field->at;
+}
+
+static void add_pieces(struct form *form, struct span body)
+{
+	while (body.len) {
+		struct span piece = next_piece(&body);
+
+		if (piece.len)
+			add_piece(form, piece);
+	}
 }
 
 static void add_text(struct form *form, struct span text)
@@ -122,7 +135,8 @@ static void add_defaults(struct form *form)
 	}
 }
 
-/* By the bytes of the name; of equal names the first remains first. */
+/* By the bytes of the name; of equal names the first remains first. Where they begin at one place
+ * all but the latest are empty. */
 static bool before(const struct form *form, const struct field *a, const struct field *b)
 {
 	size_t n = a->name_len < b->name_len ? a->name_len : b->name_len;
@@ -132,7 +146,7 @@ static bool before(const struct form *form, const struct field *a, const struct 
 		return order < 0;
 	if (a->name_len != b->name_len)
 		return a->name_len < b->name_len;
-	return a->at < b->at;
+	return a->at != b->at ? a->at < b->at : a->value_len < b->value_len;
 }
 
 static void swap(struct field *a, struct field *b)
@@ -244,11 +258,11 @@ bool canonical_form(const struct canonical_task *task, struct canonical_sink *si
 	form.text = arena_alloc(task->arena, body.len + (rules ? rules->fallback_bytes : 0));
 	form.field = arena_alloc(task->arena, (n + n_rules) * sizeof(*form.field));
 	form.seen = arena_zero(task->arena, n_rules);
-	while (body.len) {
-		struct span piece = next_piece(&body);
-
-		if (piece.len)
-			add_piece(&form, piece);
+	add_pieces(&form, body);
+	if (canonical_only_if_there(task) && !form.kept) {
+		form.whole = true;
+		form.n = form.len = 0;
+		add_pieces(&form, body);
 	}
 	add_defaults(&form);
 	sort(&form);

@@ -16,27 +16,20 @@
  * Where the route has rules, the reader walks down their tree beside the body. What does not count
  * is read like everything else, and then taken back: a member becomes an empty run that keeps its
  * name until the object ends, for a name must not come twice whether it counts or not. What a
- * default adds is written behind the last member and put in order with the others.
+ * default adds is written behind the last member and put in order with the others. Where nothing
+ * was there of what `only` keeps, the body is read once more, and all of it counts.
  */
 #include "canonical.h"
 
-#include "canonical_rules.h"
+#include "json_places.h"
 #include "json_reader.h"
 
 #include <assert.h>
 
-/* Where in the tree of rules a value stands. */
-struct place {
-	const struct rule *rule; /* NULL: no rule speaks of anything in it */
-	bool kept;               /* what no rule speaks of counts */
-	bool merge;              /* no array is around it: defaults may apply */
-};
-
 struct reader {
 	struct reader_io io;
 	bool doubles;
-	struct place place; /* of the value that is read next */
-	bool *seen;         /* by a rule's number: there is something */
+	struct json_places places;
 	const char *body;
 	char *out;                 /* where the output starts */
 	struct reader_piece *open; /* the run that is being written; its end is not known yet */
@@ -51,7 +44,7 @@ struct object {
 	bool plain;   /* each member is one run */
 	bool ordered; /* each name so far came after the one before it */
 	bool holes;   /* some member does not count */
-	struct place place;
+	struct json_place place;
 };
 
 static const char *value(struct reader *r, const char *at, unsigned depth);
@@ -82,21 +75,6 @@ static const char *too_deep(struct reader *r, const char *at)
 	return reader_wrong(&r->io, at, "no more than 128 levels");
 }
 
-/* Where the value of that place's rule stands; false: it does not count. */
-static bool go_down(struct reader *r, const struct place *outer, const struct rule *rule,
-		    bool merge)
-{
-	bool kept = outer->kept || (rule && rule->keep);
-
-	r->place = (struct place){ rule, kept, merge };
-	if (rule)
-		r->seen[rule->number] = true;
-	if (kept ? !(rule && rule->drop) : rule && rule->keep_below)
-		return true;
-	r->place = (struct place){ .kept = true }; /* read, and taken back */
-	return false;
-}
-
 /* What was written since then is taken back, and `open` is the run that is written again. */
 static void take_back(struct reader *r, struct reader_piece *open, char *out)
 {
@@ -107,12 +85,12 @@ static void take_back(struct reader *r, struct reader_piece *open, char *out)
 }
 
 /* One element and a comma behind it; nothing, where the element does not count. */
-static const char *ruled_element(struct reader *r, const struct place *place, size_t index,
+static const char *ruled_element(struct reader *r, const struct json_place *place, size_t index,
 				 const char *at, unsigned depth)
 {
 	struct reader_piece *open = r->open;
 	char *out = r->io.out;
-	bool counts = go_down(r, place, rule_at(place->rule, index), false);
+	bool counts = json_places_down(&r->places, place, rule_at(place->rule, index), false);
 
 	at = value(r, at, depth);
 	if (!at)
@@ -134,7 +112,7 @@ static const char *end_array(struct reader *r, const char *at, bool empty)
 }
 
 /* From behind its bracket; it is not empty. */
-static const char *ruled_array(struct reader *r, struct place place, const char *at,
+static const char *ruled_array(struct reader *r, struct json_place place, const char *at,
 			       unsigned depth)
 {
 	bool empty = true;
@@ -154,19 +132,9 @@ static const char *ruled_array(struct reader *r, struct place place, const char 
 	}
 }
 
-/* What rules have to say of an array and its elements. Where what is kept is no element, the array
- * is none that was meant, and counts. */
-static struct place in_array(struct place place)
-{
-	if (!place.rule || !place.rule->indexed)
-		return (struct place){ .kept = true };
-	place.kept |= !place.rule->keep_indexed;
-	return place;
-}
-
 static const char *array(struct reader *r, const char *at, unsigned depth)
 {
-	struct place place = in_array(r->place);
+	struct json_place place = json_places_array(&r->places);
 
 	if (depth > READER_DEPTH_MAX)
 		return too_deep(r, at);
@@ -178,7 +146,7 @@ static const char *array(struct reader *r, const char *at, unsigned depth)
 	}
 	if (place.rule)
 		return ruled_array(r, place, at, depth);
-	r->place = place;
+	r->places.now = place;
 	for (;;) {
 		at = value(r, at, depth);
 		if (!at)
@@ -249,7 +217,7 @@ static const char *ruled_value(struct reader *r, struct object *o, const char *a
 {
 	struct reader_piece *member = o->latest;
 	struct span name = { r->out + member->start + 1, member->name >> 1 };
-	bool counts = go_down(r, &o->place, rule_named(o->place.rule, name), o->place.merge);
+	bool counts = json_places_down(&r->places, &o->place, rule_named(o->place.rule, name), o->place.merge);
 
 	at = value(r, at, depth);
 	if (!at)
@@ -294,9 +262,9 @@ static void add_defaults(struct reader *r, struct object *o)
 		struct reader_piece *member = NULL;
 		struct span text = rule->fallback;
 
-		if (!text.len || r->seen[rule->number])
+		if (!text.len || r->places.seen[rule->number])
 			continue;
-		r->seen[rule->number] = true;
+		r->places.seen[rule->number] = true;
 		member = reader_piece_new(&r->members, written(r));
 		memcpy(r->io.out, text.at, text.len);
 		r->io.out += text.len;
@@ -360,9 +328,10 @@ static bool close_object(struct reader *r, struct object *o)
 
 static const char *object(struct reader *r, const char *at, unsigned depth)
 {
-	struct object o = {
-		.outer = r->open, .plain = true, .ordered = true, .place = r->place
-	};
+	struct object o = { .outer = r->open,
+			    .plain = true,
+			    .ordered = true,
+			    .place = json_places_object(&r->places) };
 
 	if (depth > READER_DEPTH_MAX)
 		return too_deep(r, at);
@@ -452,22 +421,23 @@ static void begin(struct reader *r, const struct canonical_task *task, size_t ro
 	r->out = arena_alloc(task->arena, room + READER_SLACK);
 	r->io = (struct reader_io){ .end = r->body + task->body.len, .out = r->out };
 	r->doubles = task->numbers == CANONICAL_IEEE754;
-	r->place = (struct place){ .kept = true };
-	if (task->rules) {
-		r->place = (struct place){ &task->rules->root, !task->rules->only, true };
-		r->seen = arena_zero(task->arena, task->rules->n);
-	}
+	json_places_init(&r->places, task);
 	reader_members_init(&r->members, task->arena, task->body, r->out);
 	r->open = reader_piece_new(&r->members, 0);
 }
 
-bool canonical_json(const struct canonical_task *task, struct canonical_sink *sink,
-		    struct canonical_error *error)
+/* Nothing is written where it is said that all of it must count instead. */
+static bool read_by(const struct canonical_task *task, struct canonical_sink *sink,
+		    struct canonical_error *error, bool *whole)
 {
 	size_t room = room_for(task);
 	struct reader r;
 	struct reader_piece *root = NULL;
 
+	if (room > UINT32_MAX) {
+		*error = (struct canonical_error){ .expected = "numbers of less than 4 GiB" };
+		return false;
+	}
 	begin(&r, task, room);
 	root = r.open;
 	if (!read_body(&r)) {
@@ -477,9 +447,28 @@ bool canonical_json(const struct canonical_task *task, struct canonical_sink *si
 	}
 	r.open->end = (uint32_t)written(&r);
 	assert(written(&r) <= room);
+	*whole = !r.places.kept;
+	if (*whole && canonical_only_if_there(task))
+		return true;
 	if (root->next)
 		reader_emit(&r.members, root, sink);
 	else
 		sink->put(sink, r.out, root->end);
 	return true;
+}
+
+bool canonical_json(const struct canonical_task *task, struct canonical_sink *sink,
+		    struct canonical_error *error)
+{
+	struct canonical_task again = *task;
+	bool whole = false, done = false;
+
+	if (!canonical_only_if_there(task))
+		return read_by(task, sink, error, &whole);
+	again.arena = arena_new();
+	done = read_by(&again, sink, error, &whole);
+	arena_free(again.arena);
+	again.arena = task->arena;
+	again.only = CANONICAL_ONLY_NEVER;
+	return done && (!whole || read_by(&again, sink, error, &whole));
 }

@@ -56,24 +56,35 @@ static void quote(struct buf *out, struct span text)
 	buf_byte(out, '"');
 }
 
-/* The text as canonical JSON has it, without quotes; false where it is no UTF-8. */
-static bool canonical_name(struct arena *arena, struct span text, struct span *name)
+/* A JSON string as canonical JSON has it; false where it is no UTF-8. */
+static bool canonical_string(struct arena *arena, struct span json, struct span *string)
 {
-	struct buf json, canonical;
+	struct buf canonical;
 	struct canonical_buf to = canonical_to(&canonical);
-	struct canonical_task task = { .arena = arena };
+	struct canonical_task task = { .arena = arena, .body = json };
 	struct canonical_error error;
 	bool done = false;
 
-	buf_init(&json, 6 * text.len + 2 + 256);
-	buf_init(&canonical, 6 * text.len + 2);
-	quote(&json, text);
-	task.body = buf_view(&json);
+	buf_init(&canonical, json.len);
 	done = canonical_json(&task, &to.sink, &error);
 	if (done)
-		*name = arena_copy(arena, (struct span){ canonical.at + 1, canonical.len - 2 });
-	buf_fini(&json);
+		*string = arena_copy(arena, buf_view(&canonical));
 	buf_fini(&canonical);
+	return done;
+}
+
+/* The text as canonical JSON has it, without quotes; false where it is no UTF-8. */
+static bool canonical_name(struct arena *arena, struct span text, struct span *name)
+{
+	struct buf json;
+	bool done = false;
+
+	buf_init(&json, 6 * text.len + 2 + 256);
+	quote(&json, text);
+	done = canonical_string(arena, buf_view(&json), name);
+	if (done)
+		*name = (struct span){ name->at + 1, name->len - 2 };
+	buf_fini(&json);
 	return done;
 }
 
@@ -220,6 +231,7 @@ const char *canonical_rules_only(struct canonical_rules *rules, struct span poin
 			return "is left out by `ignore`";
 		path[i]->keep_below = true;
 		outer->keep_indexed |= path[i]->any || path[i]->index >= 0;
+		outer->keep_named |= !path[i]->any && path[i]->index < 0;
 	}
 	rules->root.keep_below = rules->only = place->keep = true;
 	if (!rules->kept.max)
@@ -312,11 +324,47 @@ static void place_defaults(struct canonical_rules *rules, struct rule *outer, co
 	}
 }
 
+static const char *skip(const char *at)
+{
+	return at + strspn(at, " \t\r\n");
+}
+
+/* A client that writes 1000 into a form means the text; canonical JSON has 1e3. */
+static void set_literal(struct canonical_rules *rules, struct span quoted_name, const char *at)
+{
+	struct span literal = { at, strspn(at, "+-.0123456789Ee") };
+	struct span name = { quoted_name.at + 1, quoted_name.len - 2 };
+
+	for (struct rule *place = rules->root.first; literal.len && place; place = place->next)
+		if (place->text.at && span_equal(place->plain, unquoted(rules->arena, name))) {
+			place->literal = !span_equal(place->text, literal);
+			place->text = literal;
+		}
+}
+
+/* The members of the object as it was written: a NUL is behind it, and it is known to be one. */
+static void spell_as_written(struct canonical_rules *rules, const char *at)
+{
+	for (at = skip(skip(at) + 1); *at != '}'; at = *at == ',' ? skip(at + 1) : at) {
+		struct span name = { at, (size_t)(string_end(at) - at) };
+		struct span canonical = { 0 };
+
+		at = skip(skip(at + name.len) + 1);
+		if (canonical_string(rules->arena, name, &canonical))
+			set_literal(rules, canonical, at);
+		at = skip(value_end(at));
+	}
+}
+
 bool canonical_rules_defaults(struct canonical_rules *rules, struct span json,
 			      struct canonical_error *error)
 {
 	struct canonical_task task = {
-		.arena = rules->arena, .body = json, .numbers = rules->numbers, .rules = rules
+		.arena = rules->arena,
+		.body = json,
+		.numbers = rules->numbers,
+		.rules = rules,
+		.only = CANONICAL_ONLY_ALWAYS,
 	};
 	struct buf out;
 	struct canonical_buf to = canonical_to(&out);
@@ -334,6 +382,7 @@ bool canonical_rules_defaults(struct canonical_rules *rules, struct span json,
 	if (done) {
 		rules->defaults = arena_copy(rules->arena, buf_view(&out));
 		place_defaults(rules, &rules->root, rules->defaults.at + 1);
+		spell_as_written(rules, arena_copy(rules->arena, json).at);
 	}
 	buf_fini(&out);
 	return done;
@@ -344,6 +393,10 @@ void canonical_rules_text(const struct canonical_rules *rules, struct buf *out)
 	if (rules->defaults.len) {
 		buf_text(out, "; defaults ");
 		buf_span(out, rules->defaults);
+		for (const struct rule *r = rules->root.first; r; r = r->next)
+			if (r->literal)
+				buf_format(out, " (\"%.*s\" %.*s)", (int)r->name.len,
+					   r->name.at, (int)r->text.len, r->text.at);
 	}
 	if (rules->ignored.len) {
 		buf_text(out, "; ignore");
@@ -381,13 +434,27 @@ const struct rule *rule_field(const struct canonical_rules *rules, struct span n
 	return NULL;
 }
 
-bool rule_field_counts(const struct canonical_rules *rules, struct span name)
+bool rule_field_kept(const struct canonical_rules *rules, struct span name)
+{
+	const struct rule *place = rule_field(rules, name);
+	size_t n = 0;
+
+	if (!rules || !rules->only || (place && place->drop))
+		return false;
+	if (place && place->keep)
+		return true;
+	while (n < name.len && name.at[n] != '[' && name.at[n] != '.')
+		n++;
+	place = n < name.len ? rule_field(rules, (struct span){ name.at, n }) : NULL;
+	return place && place->keep_below;
+}
+
+bool rule_field_counts(const struct canonical_rules *rules, bool whole, struct span name)
 {
 	const struct rule *place = rule_field(rules, name);
 
-	if (!rules || !(rules->only || place))
-		return true;
-	if (!place)
+	if (place && place->drop)
 		return false;
-	return !place->drop && (!rules->only || place->keep_below);
+	return !rules || !rules->only || whole || (place && place->keep_below) ||
+	       rule_field_kept(rules, name);
 }

@@ -373,27 +373,31 @@ START_TEST(a_body_that_was_not_kept_is_not_retained)
 }
 END_TEST
 
+/* By a claim, or in the very way that it ends itself: the writer says whose end it is. */
 START_TEST(whose_attempt_somebody_ended_is_fenced)
 {
-	static const enum ledger_outcome outcomes[] = { LEDGER_COMPLETE, LEDGER_MARK_UNKNOWN,
-							LEDGER_RELEASE };
-	char key[16];
+	char key[32], sql[256];
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct attempt *a = NULL;
 
 		snprintf(key, sizeof(key), "k%d", i);
+		snprintf(sql, sizeof(sql),
+			 "INSERT INTO onceward.event (op_id, writer, expires_on, slot, kind) "
+			 "SELECT op_id, 12345, expires_on, 1, %d FROM onceward.op "
+			 "ON CONFLICT DO NOTHING",
+			 i % 2 ? EVENT_CLAIM : EVENT_COMPLETED + i / 2);
 		a = won(ledger, key, "content");
-		scratch_do("INSERT INTO onceward.event (op_id, writer, expires_on, slot, kind) "
-			   "SELECT op_id, 12345, expires_on, 1, 1 FROM onceward.op "
-			   "ON CONFLICT DO NOTHING");
+		scratch_do(sql);
 		result_set(a, SPAN("late"));
-		settle(a, outcomes[i]);
+		settle(a, (enum ledger_outcome)(i / 2));
 		settled_is(a, LEDGER_FENCED);
-		found(ledger, key, "content", LEDGER_UNKNOWN);
+		if (i % 2)
+			found(ledger, key, "content", LEDGER_UNKNOWN);
 	}
-	rows_are("event", "kind <> 1", 0);
-	rows_are("key", "true", 3);
+	rows_are("event", "writer = 12345", 6);
+	rows_are("event", "writer <> 12345", 0);
+	rows_are("key", "true", 6);
 	nothing_went_wrong();
 }
 END_TEST

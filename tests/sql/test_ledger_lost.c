@@ -10,6 +10,9 @@ static struct ledger *ledger, *direct; /* the one behind the proxy, and another 
 
 static void set_up_both(void)
 {
+	scratch_do("DROP TRIGGER IF EXISTS full_disk ON onceward.key;"
+		   "DROP TRIGGER IF EXISTS hold ON onceward.key;"
+		   "DROP FUNCTION IF EXISTS full_disk, hold; DROP TABLE IF EXISTS held");
 	set_up();
 	proxy_open();
 	direct = ledger_open();
@@ -157,6 +160,46 @@ START_TEST(a_reservation_that_committed_unheard_and_too_late_is_given_back)
 	rows_are("key", "true", 0);
 	rows_are("event", "kind = 4", 1);
 	won(direct, "k1", "content");
+}
+END_TEST
+
+/* What is in doubt is not forgotten because the second try is refused: what stands is read. */
+START_TEST(a_reservation_in_doubt_goes_on_where_others_are_refused)
+{
+	struct attempt *a = attempt_new(ledger, "k1", "content");
+
+	proxy_plan(PROXY_LOSE_REPLY, 0, 1);
+	reserve(a);
+	TURN_UNTIL(proxy.cuts == 1);
+	scratch_do("CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+		   "RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;"
+		   "CREATE TRIGGER full_disk BEFORE INSERT ON onceward.key FOR EACH ROW "
+		   "EXECUTE FUNCTION full_disk()");
+	was_cut(1);
+	answered(a);
+	found_is(a, LEDGER_WON);
+	log_says("53100");
+	rows_are("op", "true", 1);
+	settled(a, LEDGER_RELEASE);
+	rows_are("key", "true", 0);
+	found(ledger, "k2", "content", LEDGER_UNAVAILABLE);
+}
+END_TEST
+
+START_TEST(a_reservation_in_doubt_is_found_though_its_operation_is_stopped_since)
+{
+	struct attempt *a = attempt_new(ledger, "k1", "content");
+
+	proxy_plan(PROXY_LOSE_REPLY, 0, 1);
+	reserve(a);
+	TURN_UNTIL(proxy.cuts == 1);
+	scratch_do("UPDATE onceward.identity SET identity = sha256('another')");
+	was_cut(1);
+	answered(a);
+	found_is(a, LEDGER_WON);
+	settled(a, LEDGER_RELEASE);
+	rows_are("key", "true", 0);
+	found(ledger, "k1", "content", LEDGER_STOPPED);
 }
 END_TEST
 
@@ -355,9 +398,6 @@ static const char hold[] =
 	"CREATE TRIGGER hold BEFORE INSERT ON onceward.key FOR EACH STATEMENT EXECUTE FUNCTION "
 	"hold()";
 
-static const char hold_no_more[] = "DROP TRIGGER hold ON onceward.key; DROP FUNCTION hold;"
-				   "DROP TABLE held";
-
 /* Nobody told it that its client is gone. It inserts what was won, ended and given back since. */
 START_TEST(a_backend_that_reserves_after_the_release_does_not_take_the_key)
 {
@@ -376,7 +416,7 @@ START_TEST(a_backend_that_reserves_after_the_release_does_not_take_the_key)
 	pg_session_close(session);
 	TURN_UNTIL(scratch_number("SELECT count(*) FROM pg_stat_activity JOIN held USING (pid) "
 				  "WHERE state = 'active'") == 0);
-	scratch_do(hold_no_more);
+	scratch_do("DROP TRIGGER hold ON onceward.key");
 	won(direct, "k1", "content");
 }
 END_TEST
@@ -394,6 +434,9 @@ int main(void)
 	tcase_add_test(t, a_reservation_whose_backend_is_ended_is_won_once);
 	tcase_add_test(t, a_reservation_that_is_lost_may_be_lost_to_another);
 	tcase_add_test(t, a_reservation_that_committed_unheard_and_too_late_is_given_back);
+	tcase_add_test(t, a_reservation_in_doubt_goes_on_where_others_are_refused);
+	tcase_add_test(t,
+		       a_reservation_in_doubt_is_found_though_its_operation_is_stopped_since);
 	tcase_add_test(t, a_read_that_is_lost_is_read_again);
 	tcase_add_loop_test(t, an_end_that_committed_unheard_is_written_once, 0, 3);
 	tcase_add_loop_test(t, an_end_that_never_arrived_is_written_once, 0, 3);

@@ -274,6 +274,18 @@ START_TEST(the_answer_of_another_key_or_account_is_never_replayed)
 }
 END_TEST
 
+START_TEST(the_answer_of_an_earlier_life_of_the_key_is_never_replayed)
+{
+	completed(ledger, "k1", "content", "earlier");
+	scratch_do("DELETE FROM onceward.key"); /* its tombstone has ended */
+	completed(ledger, "k1", "content", "mine");
+	replayed(reserved(ledger, "k1", "content"), SPAN("mine"));
+	scratch_do("UPDATE onceward.event SET (body, hash) = (SELECT e.body, e.hash FROM "
+		   "onceward.event AS e WHERE e.body = 'earlier') WHERE body = 'mine'");
+	found(ledger, "k1", "content", LEDGER_STOPPED);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ledger_rows");
@@ -290,6 +302,7 @@ int main(void)
 	tcase_add_loop_test(t, a_stored_answer_that_was_changed_is_never_replayed, 0,
 			    ARRAY_LEN(changes));
 	tcase_add_test(t, the_answer_of_another_key_or_account_is_never_replayed);
+	tcase_add_test(t, the_answer_of_an_earlier_life_of_the_key_is_never_replayed);
 	suite_add_tcase(s, t);
 	return run_on_scratch(s, "");
 }
