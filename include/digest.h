@@ -33,7 +33,7 @@ struct digest_rules {
 int64_t digest_rules_id(const struct digest_rules *rules); /* never negative */
 /* What the id is made of, for people: the ledger keeps it beside the id. */
 struct span digest_rules_text(struct arena *arena, const struct digest_rules *rules);
-/* A parameter's name as it is compared: escapes normalised. */
+/* A parameter's name as it is written in the rules: however it is spelt, it is the same. */
 struct span digest_parameter_name(struct arena *arena, struct span name);
 
 /*

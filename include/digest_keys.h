@@ -25,6 +25,8 @@ struct digest_keys {
  * live in the arena and are wiped with it. False: a sentence with the line, in `why`. */
 bool digest_keys_load(struct arena *arena, const char *file, struct digest_keys *keys,
 		      char why[256]) MUST_CHECK;
+/* Changes whenever keys are wiped: who has made something of a key drops it then. */
+unsigned digest_keys_wiped(void);
 /* The one of that id; NULL where there is none, as for 0. */
 static inline const struct digest_key *digest_keys_find(const struct digest_keys *keys,
 							int32_t id)

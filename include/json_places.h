@@ -22,6 +22,6 @@ void json_places_init(struct json_places *places, const struct canonical_task *t
 /* Down to the value of that rule, NULL: of none; false: it does not count. */
 bool json_places_down(struct json_places *places, const struct json_place *outer,
 		      const struct rule *rule, bool merge);
-/* What rules have to say of the elements of an array, of the members of an object, at that place. */
+/* What rules have to say of the elements of an array, or the members of an object, there. */
 struct json_place json_places_array(struct json_places *places);
 struct json_place json_places_object(struct json_places *places);

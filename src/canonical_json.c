@@ -217,7 +217,8 @@ static const char *ruled_value(struct reader *r, struct object *o, const char *a
 {
 	struct reader_piece *member = o->latest;
 	struct span name = { r->out + member->start + 1, member->name >> 1 };
-	bool counts = json_places_down(&r->places, &o->place, rule_named(o->place.rule, name), o->place.merge);
+	bool counts = json_places_down(&r->places, &o->place, rule_named(o->place.rule, name),
+				       o->place.merge);
 
 	at = value(r, at, depth);
 	if (!at)

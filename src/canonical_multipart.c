@@ -5,13 +5,16 @@
  *
  * A part is written as a line of `key LENGTH:bytes`, with what it does not have left out:
  *     name 5:photo filename 5:a.png type 9:image/png body 3:abc
+ * Parameters of a content type, and those of the Content-Disposition that have no key of their
+ * own, are each written as `;name LENGTH:value`, the name in lower case.
  *
  * Refused: no boundary in the Content-Type, a body that ends before the last boundary, a boundary
  * where no part can be (some would read one there), a header line that is none, two of a header
  * or parameter that counts. What upstreams may read differently is not taken for the same: a
  * quoted text keeps its backslashes, a Content-Transfer-Encoding that changes the bytes counts, as
  * `filename*` does, and so does a Content-Disposition that is not form-data, whatever it says. A
- * line that only begins with the boundary is content.
+ * line that only begins with the boundary is content. No rule leaves out a part with a `name*`:
+ * that may be what it is called.
  *
  * The body is read twice, so that nothing is written of one that is refused; each time in one
  * pass, and memory is only needed for content types.
@@ -20,16 +23,20 @@
 
 #include "canonical_rules.h"
 #include "http.h"
+#include "multipart_text.h"
 
 #include <stdio.h>
 
-#define BOUNDARY_MAX 256U /* RFC 2046 has 70; clients have more */
-#define PARTS_MAX    10000U
-#define HEADERS_MAX  ((size_t)16 * 1024) /* bytes of the headers of a part */
+#define BOUNDARY_MAX   256U /* RFC 2046 has 70; clients have more */
+#define PARTS_MAX      10000U
+#define HEADERS_MAX    ((size_t)16 * 1024) /* bytes of the headers of a part */
+#define PARAMETERS_MAX (16 * HEADERS_MAX)  /* as they are written: more than any become */
 
 struct part {
 	struct span name, filename, filename_star, type, encoding; /* .at NULL: has none */
 	struct span disposition; /* one that is not form-data */
+	struct span others;      /* other parameters of the Content-Disposition */
+	bool renamed;            /* one of them may be a name */
 	struct span content;
 	bool described; /* Content-Disposition was there */
 };
@@ -40,6 +47,8 @@ struct multipart {
 	struct canonical_error *error;
 	const char *at, *end;
 	bool last;                        /* the delimiter before `at` was the last one */
+	bool kept;                        /* there is a part that `only` keeps */
+	bool whole;                       /* there is none, and all count */
 	char delimiter[BOUNDARY_MAX + 4]; /* CR LF - - boundary */
 	size_t delimiter_len;
 };
@@ -55,85 +64,6 @@ static bool wrong(struct multipart *m, const char *at, const char *expected)
 	return false;
 }
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\t';
-}
-
-static struct span trimmed(struct span text)
-{
-	while (text.len && is_space(text.at[0])) {
-		text.at++;
-		text.len--;
-	}
-	while (text.len && is_space(text.at[text.len - 1]))
-		text.len--;
-	return text;
-}
-
-static struct span upto(struct span text, size_t len)
-{
-	return (struct span){ text.at, len };
-}
-
-static struct span from(struct span text, size_t at)
-{
-	return (struct span){ text.at + at, text.len - at };
-}
-
-/* Up to the next `;` that stands in no quotes. */
-static size_t piece_length(struct span text)
-{
-	bool quoted = false;
-	size_t i = 0;
-
-	for (; i < text.len && (quoted || text.at[i] != ';'); i++) {
-		if (text.at[i] == '"')
-			quoted = !quoted;
-		else if (quoted && text.at[i] == '\\')
-			i++;
-	}
-	return i < text.len ? i : text.len;
-}
-
-struct parameter {
-	struct span name, value; /* of a quoted value what stands between the quotes */
-};
-
-/* The next `; name=value`; false where there is none, and with text->len where it is malformed. */
-static bool next_parameter(struct span *text, struct parameter *p)
-{
-	struct span piece = { 0 };
-	const char *equals = NULL;
-
-	do { /* an empty one is nothing */
-		if (!text->len || text->at[0] != ';')
-			return false;
-		*text = from(*text, 1);
-		piece = trimmed(upto(*text, piece_length(*text)));
-		*text = from(*text, piece_length(*text));
-	} while (!piece.len);
-	equals = memchr(piece.at, '=', piece.len);
-	if (equals) {
-		p->name = trimmed(upto(piece, (size_t)(equals - piece.at)));
-		p->value = trimmed(from(piece, (size_t)(equals - piece.at) + 1));
-	}
-	if (!equals || !http_token(p->name)) {
-		*text = piece;
-		return false;
-	}
-	if (p->value.len && p->value.at[0] == '"') {
-		size_t last = p->value.len - 1;
-
-		if (last == 0 || p->value.at[last] != '"') {
-			*text = piece;
-			return false;
-		}
-		p->value = upto(from(p->value, 1), last - 1);
-	}
-	return true;
-}
-
 /* The part's value of a parameter that may be there once. */
 static bool set_once(struct span *field, struct span value)
 {
@@ -146,14 +76,15 @@ static bool set_once(struct span *field, struct span value)
 static bool find_boundary(struct multipart *m)
 {
 	struct span rest = m->task->content_type, boundary = { 0 };
-	struct parameter p = { 0 };
+	struct text_parameter p = { 0 };
 	bool once = true;
 
-	rest = from(rest, piece_length(rest));
-	while (once && next_parameter(&rest, &p))
+	rest = text_from(rest, text_piece(rest));
+	while (once && text_parameter(&rest, &p))
 		if (http_same_name(p.name, SPAN("boundary")))
 			once = set_once(&boundary, p.value);
-	if (!once || !boundary.len || boundary.len > BOUNDARY_MAX)
+	if (!once || rest.len || !boundary.len || boundary.len > BOUNDARY_MAX ||
+	    !http_field_value(boundary))
 		return wrong(m, m->at, "a Content-Type with a boundary");
 	memcpy(m->delimiter, "\r\n--", 4);
 	memcpy(m->delimiter + 4, boundary.at, boundary.len);
@@ -161,17 +92,19 @@ static bool find_boundary(struct multipart *m)
 	return true;
 }
 
-/* Is the delimiter before m->at one? Goes behind the line end that must follow, if it is not the
- * last, which has -- behind it. */
+/* Is the delimiter before m->at one? Goes behind the line end that must follow; the last one has
+ * -- before that, and may be the end of the body. */
 static bool is_delimiter(struct multipart *m)
 {
 	const char *at = m->at;
 
 	m->last = m->end - at >= 2 && at[0] == '-' && at[1] == '-';
 	if (m->last)
-		return true;
-	while (at < m->end && is_space(*at))
+		at += 2;
+	while (at < m->end && text_space(*at))
 		at++;
+	if (m->last && at == m->end)
+		return true;
 	if (m->end - at < 2 || at[0] != '\r' || at[1] != '\n')
 		return false;
 	m->at = at + 2;
@@ -216,11 +149,36 @@ static bool first_delimiter(struct multipart *m)
 	return no_boundary(m, start, found);
 }
 
+/* A parameter that has no place of its own, name* among them, and name*0 of RFC 2231. */
+static void read_other(struct part *part, const struct text_parameter *p, struct buf *others)
+{
+	const struct span name = SPAN("name*");
+
+	text_put_parameter(others, p);
+	part->renamed |=
+		p->name.len >= name.len && http_same_name(text_upto(p->name, name.len), name);
+}
+
+/* A parameter of a form-data; false: it is there twice. */
+static bool read_form_data(struct part *part, const struct text_parameter *p,
+			   struct buf *others)
+{
+	if (http_same_name(p->name, SPAN("name")))
+		return set_once(&part->name, p->value);
+	if (http_same_name(p->name, SPAN("filename")))
+		return set_once(&part->filename, p->value);
+	if (http_same_name(p->name, SPAN("filename*")))
+		return set_once(&part->filename_star, p->value);
+	read_other(part, p, others);
+	return true;
+}
+
 static bool read_disposition(struct multipart *m, struct span value, struct part *part)
 {
 	const char *start = value.at;
-	struct span type = trimmed(upto(value, piece_length(value)));
-	struct parameter p = { 0 };
+	struct span type = text_trimmed(text_upto(value, text_piece(value)));
+	struct text_parameter p = { 0 };
+	struct buf others;
 	bool once = !part->described;
 
 	part->described = true;
@@ -228,45 +186,30 @@ static bool read_disposition(struct multipart *m, struct span value, struct part
 		part->disposition = value;
 		return true;
 	}
-	value = from(value, piece_length(value));
-	while (once && next_parameter(&value, &p)) {
-		if (http_same_name(p.name, SPAN("name")))
-			once = set_once(&part->name, p.value);
-		else if (http_same_name(p.name, SPAN("filename")))
-			once = set_once(&part->filename, p.value);
-		else if (http_same_name(p.name, SPAN("filename*")))
-			once = set_once(&part->filename_star, p.value);
-	}
+	value = text_from(value, text_piece(value));
+	buf_init(&others, PARAMETERS_MAX);
+	while (once && text_parameter(&value, &p))
+		once = read_form_data(part, &p, &others);
+	if (others.len)
+		part->others = arena_copy(m->task->arena, buf_view(&others));
+	buf_fini(&others);
 	if (!once)
 		return wrong(m, start, "one Content-Disposition with one name");
 	return !value.len || wrong(m, value.at, "a parameter: name=value");
 }
 
-static void put_lower(struct buf *out, struct span text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		char c = text.at[i];
-
-		buf_byte(out, (char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c));
-	}
-}
-
-/* Names in lower case, no white space, no quotes: text/plain;charset=UTF-8. */
+/* Names in lower case, no white space, no quotes: text/plain;charset 5:UTF-8. */
 static bool read_type(struct multipart *m, struct span value, struct part *part)
 {
 	const char *start = value.at;
-	struct parameter p = { 0 };
+	struct text_parameter p = { 0 };
 	struct buf out;
 
-	buf_init(&out, value.len + 256);
-	put_lower(&out, trimmed(upto(value, piece_length(value))));
-	value = from(value, piece_length(value));
-	while (next_parameter(&value, &p)) {
-		buf_byte(&out, ';');
-		put_lower(&out, p.name);
-		buf_byte(&out, '=');
-		buf_span(&out, p.value);
-	}
+	buf_init(&out, PARAMETERS_MAX);
+	text_put_lower(&out, text_trimmed(text_upto(value, text_piece(value))));
+	value = text_from(value, text_piece(value));
+	while (text_parameter(&value, &p))
+		text_put_parameter(&out, &p);
 	if (part->type.at)
 		wrong(m, start, "one Content-Type");
 	else if (value.len)
@@ -296,8 +239,8 @@ static bool read_header(struct multipart *m, struct span line, struct part *part
 
 	if (!colon)
 		return wrong(m, line.at, "a header field");
-	name = upto(line, (size_t)(colon - line.at));
-	value = trimmed(from(line, name.len + 1));
+	name = text_upto(line, (size_t)(colon - line.at));
+	value = text_trimmed(text_from(line, name.len + 1));
 	if (!http_token(name) || !http_field_value(value))
 		return wrong(m, line.at, "a header field");
 	if (http_same_name(name, SPAN("Content-Disposition")))
@@ -318,7 +261,7 @@ static const char *header_end(const struct multipart *m, const char *at)
 		if (!end || end == at)
 			return end;
 		from_here = end + 2;
-		if (from_here == m->end || !is_space(*from_here))
+		if (from_here == m->end || !text_space(*from_here))
 			return end;
 	}
 }
@@ -371,17 +314,62 @@ static void put_item(struct multipart *m, const char *key, struct span bytes)
 	m->sink->put(m->sink, " ", 1);
 }
 
+/* What most upstreams take the name for: with \", \\ and %22 undone. */
+static struct span plain_name(struct arena *arena, struct span name)
+{
+	char *out = arena_alloc(arena, name.len + 1);
+	size_t n = 0;
+
+	for (size_t i = 0; i < name.len; i++) {
+		size_t left = name.len - i;
+
+		if (left > 1 && name.at[i] == '\\' &&
+		    (name.at[i + 1] == '"' || name.at[i + 1] == '\\')) {
+			out[n++] = name.at[++i];
+		} else if (left > 2 && memcmp(name.at + i, "%22", 3) == 0) {
+			out[n++] = '"';
+			i += 2;
+		} else {
+			out[n++] = name.at[i];
+		}
+	}
+	return (struct span){ out, n };
+}
+
+/* No copy is made of a name that has no escapes, nor without rules. */
+static struct span ruled_name(const struct multipart *m, const struct part *part)
+{
+	struct span name = part->name;
+
+	if (!m->task->rules || !name.len ||
+	    !(memchr(name.at, '\\', name.len) || memchr(name.at, '%', name.len)))
+		return name;
+	return plain_name(m->task->arena, name);
+}
+
+static bool part_is_kept(const struct multipart *m, const struct part *part)
+{
+	return part->name.at && (rule_field_kept(m->task->rules, ruled_name(m, part)) ||
+				 rule_field_kept(m->task->rules, part->name));
+}
+
+static bool part_counts(const struct multipart *m, const struct part *part)
+{
+	return !part->name.at || part->renamed ||
+	       rule_field_counts(m->task->rules, m->whole, ruled_name(m, part)) ||
+	       rule_field_kept(m->task->rules, part->name);
+}
+
 static void put_part(struct multipart *m, const struct part *part)
 {
 	char head[64];
 	int len = snprintf(head, sizeof(head), "body %zu:", part->content.len);
 
-	if (part->name.at && !rule_field_counts(m->task->rules, part->name))
-		return;
 	put_item(m, "name", part->name);
 	put_item(m, "disposition", part->disposition);
 	put_item(m, "filename", part->filename);
 	put_item(m, "filename*", part->filename_star);
+	put_item(m, "parameters", part->others);
 	put_item(m, "type", part->type);
 	put_item(m, "encoding", part->encoding);
 	m->sink->put(m->sink, head, (size_t)len);
@@ -402,7 +390,9 @@ static bool read_part(struct multipart *m)
 	if (!end)
 		return wrong(m, m->end, "the last boundary");
 	part.content = (struct span){ content, end > content ? (size_t)(end - content) : 0 };
-	if (m->sink)
+	if (!m->sink)
+		m->kept |= part_is_kept(m, &part);
+	else if (part_counts(m, &part))
 		put_part(m, &part);
 	return true;
 }
@@ -431,6 +421,7 @@ bool canonical_multipart(const struct canonical_task *task, struct canonical_sin
 	*error = (struct canonical_error){ 0 };
 	if (!find_boundary(&m) || !read_parts(&m))
 		return false;
+	m.whole = canonical_only_if_there(task) && !m.kept;
 	m.sink = sink;
 	return read_parts(&m);
 }

@@ -336,7 +336,7 @@ static void set_literal(struct canonical_rules *rules, struct span quoted_name, 
 	struct span name = { quoted_name.at + 1, quoted_name.len - 2 };
 
 	for (struct rule *place = rules->root.first; literal.len && place; place = place->next)
-		if (place->text.at && span_equal(place->plain, unquoted(rules->arena, name))) {
+		if (place->text.at && span_equal(place->name, name)) {
 			place->literal = !span_equal(place->text, literal);
 			place->text = literal;
 		}

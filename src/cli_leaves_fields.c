@@ -129,8 +129,8 @@ static void put_bytes(struct leaves *leaves, struct buf *out, struct span bytes)
 
 static void one_part(struct span *text, struct leaves *out)
 {
-	static const char *const keys[] = { "disposition", "filename", "filename*", "type",
-					    "encoding" };
+	static const char *const keys[] = { "disposition", "filename", "filename*",
+					    "parameters",  "type",     "encoding" };
 	struct span name = take_item(text, "name");
 	struct buf value;
 

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-#define LABEL_MAX  ((size_t)64 * 1024)
-#define ZEROS_MAX  20U /* that a number is written out with */
+#define LABEL_MAX  ((size_t)1024) /* bytes; each leaf has its own */
+#define ZEROS_MAX  20U            /* that a number is written out with */
 #define DIGITS_MAX 30U
 
 struct walk {
@@ -88,6 +88,14 @@ static const char *walk_elements(struct walk *w, const char *at)
 	return at + 1;
 }
 
+/* What is cut says so. */
+static struct span label_here(const struct walk *w)
+{
+	if (!w->label.full)
+		return arena_copy(w->leaves->arena, buf_view(&w->label));
+	return arena_format(w->leaves->arena, "%.*s...", (int)w->label.len, w->label.at);
+}
+
 /* The depth is that of what the reader admits. */
 static const char *walk_value(struct walk *w, const char *at)
 {
@@ -98,7 +106,7 @@ static const char *walk_value(struct walk *w, const char *at)
 	if (*at == '[' && at[1] != ']')
 		return walk_elements(w, at);
 	end = behind_scalar(w, at);
-	leaves_add(w->leaves, arena_copy(w->leaves->arena, buf_view(&w->label)),
+	leaves_add(w->leaves, label_here(w),
 		   plain_number(w->leaves->arena, (struct span){ at, (size_t)(end - at) }));
 	return end;
 }

@@ -2,7 +2,8 @@
  * The door to OpenSSL for hashes: SHA-256, HMAC-SHA-256, AES-128 of one block, random bytes.
  *
  * The OpenSSL objects are expensive to make: each thread makes its own once, and keeps the keyed
- * hash of the key that it used last. It is wiped with its thread.
+ * hash of the key that it used last. It is wiped with its thread, and, by the next message of the
+ * thread, when keys are: one that was taken out of the file does not stay.
  */
 #include "digest.h"
 
@@ -24,6 +25,7 @@ struct own {
 	struct hash *hash;
 	struct hash *keyed; /* under `key`; NULL: no key was used yet */
 	struct digest_key key;
+	unsigned wiped; /* as it was when the key was made use of */
 	EVP_CIPHER_CTX *cipher;
 };
 
@@ -184,14 +186,25 @@ static bool same_key(const struct digest_key *a, const struct digest_key *b)
 	return a->len == b->len && memcmp(a->secret, b->secret, a->len) == 0;
 }
 
+/* OpenSSL wipes its copy when it frees it. */
+static void drop_key(struct own *mine)
+{
+	hash_free(mine->keyed);
+	mine->keyed = NULL;
+	explicit_bzero(&mine->key, sizeof(mine->key));
+}
+
 struct hash *digest_hash(const struct digest_key *key)
 {
 	struct own *mine = own_of_thread();
 
+	if (mine->keyed && mine->wiped != digest_keys_wiped())
+		drop_key(mine);
 	if (key && !(mine->keyed && same_key(key, &mine->key))) {
 		hash_free(mine->keyed);
 		mine->keyed = hash_new_keyed(key->secret, key->len);
 		mine->key = *key;
+		mine->wiped = digest_keys_wiped();
 	} else {
 		hash_reset(key ? mine->keyed : mine->hash);
 	}

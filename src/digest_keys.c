@@ -12,6 +12,7 @@
 #include "http.h"
 #include "secret_file.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #define FILE_MAX ((size_t)64 * 1024)
@@ -22,9 +23,17 @@ struct ring {
 	struct digest_key at[DIGEST_KEYS_MAX];
 };
 
+static atomic_uint wiped;
+
 static void wipe(void *ring)
 {
 	explicit_bzero(ring, sizeof(struct ring));
+	atomic_fetch_add(&wiped, 1);
+}
+
+unsigned digest_keys_wiped(void)
+{
+	return atomic_load(&wiped);
 }
 
 static bool is_hex(struct span word)

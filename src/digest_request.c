@@ -1,15 +1,16 @@
 /*
  * The digests that bind a key to its content (CONTRACT 4). They are stored for as long as keys
- * are, so the layout below is a stored format: a change of it changes LAYOUT (digest_rules.c), with that the rules
- * id, and then the raw digest decides.
+ * are, so the layout below is a stored format: a change of it changes LAYOUT (digest_rules.c),
+ * with that the rules id, and then the raw digest decides.
  *
  * Canonical digest: SHA-256, or HMAC-SHA-256 under a key of ledger.digest_keys, over
- *     text    "onceward request 1"
+ *     text    "onceward request 2"
  *     number  rules version
  *     text    method, path (normalised)
  *     number  of parameters that count, then for each: text name, text value
  *     number  of header fields that count, then for each: text name (in lower case, sorted),
  *             number of its lines, the text of each
+ *     number  of Content-Encoding fields whose coding is still on the body, the text of each
  *     text    body kind: a canonicaliser's name
  *     bytes   canonical body, up to the end: its length is not known when it begins
  * Raw digest: the first half of the same over
@@ -22,7 +23,8 @@
  * Parameters: the query is split at `&`, a piece at its first `=`, which belongs to the value (so
  * `a` and `a=` differ); an empty piece is none. Escapes are normalised as in paths: unreserved
  * ones decoded, hex in upper case; `+` and malformed escapes stand as they are. They are sorted
- * by the bytes of the name; equal names keep their order.
+ * by the bytes of the name; equal names keep their order. Where a list says which count, names are
+ * compared with all escapes undone, and `+` as a space.
  *
  * A body that is gzip or deflate counts as what is in it, unless the route compares bytes; one
  * with another Content-Encoding, or with several, or with several Content-Types, as its bytes.
@@ -114,11 +116,10 @@ static int by_name(const void *a, const void *b)
 	return p->place < q->place ? -1 : 1;
 }
 
-/* Three bytes for one; what they make of an escape. */
-static size_t put_escape(char *out, const char *escape)
+/* As itself, or escaped; returns how many bytes that is. */
+static size_t put_byte(char *out, unsigned byte)
 {
 	static const char digits[] = "0123456789ABCDEF";
-	unsigned byte = http_hex(escape[1]) << 4 | http_hex(escape[2]);
 
 	if (http_is((char)byte, HTTP_UNRESERVED)) {
 		*out = (char)byte;
@@ -141,7 +142,8 @@ static struct span normal(struct arena *arena, struct span text)
 	for (size_t i = 0; i < text.len; i++) {
 		if (text.at[i] == '%' && text.len - i > 2 &&
 		    http_is(text.at[i + 1], HTTP_HEX) && http_is(text.at[i + 2], HTTP_HEX)) {
-			n += put_escape(out + n, text.at + i);
+			n += put_byte(out + n,
+				      http_hex(text.at[i + 1]) << 4 | http_hex(text.at[i + 2]));
 			i += 2;
 		} else {
 			out[n++] = text.at[i];
@@ -181,12 +183,41 @@ static size_t pieces_at_most(struct span query)
 	return n;
 }
 
+/* The byte that text[i] begins to say, all escapes undone; returns how many bytes say it. */
+static size_t decoded(struct span text, size_t i, char *byte)
+{
+	*byte = text.at[i];
+	if (*byte == '+')
+		*byte = ' ';
+	if (*byte != '%' || text.len - i < 3 || !http_is(text.at[i + 1], HTTP_HEX) ||
+	    !http_is(text.at[i + 2], HTTP_HEX))
+		return 1;
+	*byte = (char)(http_hex(text.at[i + 1]) << 4 | http_hex(text.at[i + 2]));
+	return 3;
+}
+
+/* However they are spelt. */
+static bool same_name(struct span a, struct span b)
+{
+	size_t i = 0, j = 0;
+
+	while (i < a.len && j < b.len) {
+		char of_a = 0, of_b = 0;
+
+		i += decoded(a, i, &of_a);
+		j += decoded(b, j, &of_b);
+		if (of_a != of_b)
+			return false;
+	}
+	return i == a.len && j == b.len;
+}
+
 static bool counts(const struct digest_rules *rules, struct span parameter)
 {
 	if (!rules->query_listed)
 		return true;
 	for (size_t i = 0; i < rules->n_query; i++)
-		if (span_equal(rules->query[i], parameter))
+		if (same_name(rules->query[i], parameter))
 			return true;
 	return false;
 }
@@ -242,66 +273,91 @@ static void add_headers(struct message *m, const struct digest_rules *rules,
 struct plan {
 	const struct canonicaliser *canonicaliser;
 	struct canonical_task task;
-	enum inflate_coding coding;
+	enum canonical_body body;
+	enum inflate_coding coding; /* to be undone */
+	bool encoded;               /* some coding stays, and counts */
+	struct arena *own;          /* NULL: the request's is used */
+	struct buf decoded;
 };
 
 /* Bytes are compared as they came where the route says so, or nobody knows what they mean. */
+static void plan_coding(struct plan *plan, const struct http_fields *fields)
+{
+	const struct http_field *encoding = NULL;
+	size_t n = 0;
+
+	encoding = http_find(fields, SPAN("Content-Encoding"), &n);
+	plan->coding = encoding ? inflate_coding(encoding->value) : INFLATE_NONE;
+	if (n > 1 || plan->coding == INFLATE_OTHER) {
+		plan->body = CANONICAL_RAW;
+		plan->encoded = true;
+	}
+	if (plan->body == CANONICAL_RAW || !plan->task.body.len) {
+		plan->encoded |= plan->coding != INFLATE_NONE && plan->task.body.len;
+		plan->coding = INFLATE_NONE;
+	}
+}
+
 static struct plan plan_of(const struct digest_rules *rules, const struct http_request *request)
 {
-	const struct http_field *type = NULL, *encoding = NULL;
-	size_t types = 0, encodings = 0;
-	struct plan plan = { .task = { .arena = request->arena,
+	size_t types = 0;
+	const struct http_field *type =
+		http_find(&request->fields, SPAN("Content-Type"), &types);
+	struct plan plan = { .body = types > 1 ? CANONICAL_RAW : rules->body,
+			     .task = { .arena = request->arena,
 				       .body = request->body,
+				       .content_type = type ? type->value : SPAN(""),
 				       .numbers = rules->numbers,
 				       .rules = rules->members } };
-	enum canonical_body body = rules->body;
 
-	type = http_find(&request->fields, SPAN("Content-Type"), &types);
-	encoding = http_find(&request->fields, SPAN("Content-Encoding"), &encodings);
-	plan.task.content_type = type ? type->value : SPAN("");
-	plan.coding = encoding ? inflate_coding(encoding->value) : INFLATE_NONE;
-	if (types > 1 || encodings > 1 || plan.coding == INFLATE_OTHER)
-		body = CANONICAL_RAW;
-	if (body == CANONICAL_RAW || !request->body.len)
-		plan.coding = INFLATE_NONE;
-	plan.canonicaliser = canonical_for(body, plan.task.content_type, request->body);
+	plan_coding(&plan, &request->fields);
+	buf_init(&plan.decoded, rules->decoded_max);
+	if (request->body.len > SMALL_BODY || plan.coding != INFLATE_NONE)
+		plan.task.arena = plan.own = arena_new();
 	return plan;
 }
 
-/* In two steps, for the first may still refuse the body and the second needs it whole. */
-static bool run_decoded(struct plan *plan, size_t decoded_max, struct canonical_sink *sink,
-			struct canonical_error *error)
+static void plan_end(struct plan *plan)
 {
-	struct buf decoded;
-	bool done = false;
+	buf_fini(&plan->decoded);
+	if (plan->own)
+		arena_free(plan->own);
+}
 
-	buf_init(&decoded, decoded_max);
-	done = inflate_body(plan->coding, plan->task.body, &decoded, error);
-	if (done) {
-		plan->task.body = buf_view(&decoded);
-		done = plan->canonicaliser->run(&plan->task, sink, error);
-		error->decoded = true;
+/* Undoes the coding, for of which kind the body is is seen then: an empty one is of none. */
+static bool decode_plan(struct plan *plan, struct canonical_error *error)
+{
+	*error = (struct canonical_error){ 0 };
+	if (plan->coding != INFLATE_NONE) {
+		if (!inflate_body(plan->coding, plan->task.body, &plan->decoded, error))
+			return false;
+		plan->task.body = buf_view(&plan->decoded);
 	}
-	buf_fini(&decoded);
+	plan->canonicaliser =
+		canonical_for(plan->body, plan->task.content_type, plan->task.body);
+	return true;
+}
+
+static bool run_plan(const struct plan *plan, struct canonical_sink *sink,
+		     struct canonical_error *error)
+{
+	bool done = plan->canonicaliser->run(&plan->task, sink, error);
+
+	error->decoded = plan->coding != INFLATE_NONE;
 	return done;
 }
 
-static bool run_plan(struct plan *plan, size_t decoded_max, struct canonical_sink *sink,
+static bool add_body(struct message *m, struct plan *plan, const struct http_fields *fields,
 		     struct canonical_error *error)
 {
-	struct arena *own = NULL;
-	bool done = false;
-
-	*error = (struct canonical_error){ 0 };
-	if (plan->task.body.len > SMALL_BODY || plan->coding != INFLATE_NONE)
-		plan->task.arena = own = arena_new();
-	if (plan->coding == INFLATE_NONE)
-		done = plan->canonicaliser->run(&plan->task, sink, error);
+	if (!decode_plan(plan, error))
+		return false;
+	if (plan->encoded)
+		add_fields(m, fields, SPAN("Content-Encoding"));
 	else
-		done = run_decoded(plan, decoded_max, sink, error);
-	if (own)
-		arena_free(own);
-	return done;
+		add_number(m, 0);
+	add_text(m, span_of(plan->canonicaliser->name));
+	return run_plan(plan, &m->sink, error);
 }
 
 static bool digest_canonical(const struct digest_rules *rules,
@@ -310,18 +366,19 @@ static bool digest_canonical(const struct digest_rules *rules,
 {
 	struct plan plan = plan_of(rules, request);
 	struct message m;
+	bool done = false;
 
-	message_begin(&m, key, SPAN("onceward request 1"));
+	message_begin(&m, key, SPAN("onceward request 2"));
 	add_number(&m, rules->version);
 	add_text(&m, request->method);
 	add_text(&m, request->path);
 	add_query(&m, rules, request);
 	add_headers(&m, rules, &request->fields);
-	add_text(&m, span_of(plan.canonicaliser->name));
-	if (!run_plan(&plan, rules->decoded_max, &m.sink, error))
-		return false;
-	message_end(&m, out);
-	return true;
+	done = add_body(&m, &plan, &request->fields, error);
+	plan_end(&plan);
+	if (done)
+		message_end(&m, out);
+	return done;
 }
 
 static void digest_raw(const struct digest_rules *rules, const struct http_request *request,
@@ -358,12 +415,24 @@ bool digest_body(const struct digest_rules *rules, const struct http_request *re
 {
 	struct plan plan = plan_of(rules, request);
 	struct canonical_buf to = canonical_to(out);
+	bool done = decode_plan(&plan, error);
 
 	*kind = plan.canonicaliser;
-	return run_plan(&plan, rules->decoded_max, &to.sink, error);
+	done = done && run_plan(&plan, &to.sink, error);
+	plan_end(&plan);
+	return done;
 }
 
 struct span digest_parameter_name(struct arena *arena, struct span name)
 {
-	return normal(arena, name);
+	char *out = arena_alloc(arena, 3 * name.len + 1);
+	size_t n = 0;
+
+	for (size_t i = 0; i < name.len;) {
+		char byte = 0;
+
+		i += decoded(name, i, &byte);
+		n += put_byte(out + n, (unsigned char)byte);
+	}
+	return (struct span){ out, n };
 }

@@ -10,7 +10,7 @@
 
 #include <endian.h>
 
-#define LAYOUT   2
+#define LAYOUT   3
 #define TEXT_MAX ((size_t)1024 * 1024)
 
 static void put_list(struct buf *out, const char *what, const struct span *names, size_t n)

@@ -6,7 +6,9 @@
  * none of them shares its double with another, so each is its double's shortest spelling, and
  * nothing has to be computed. Else the double's nearest decimal of 15 digits is tried, then of
  * 16, then of 17, which always suffices. A power of two has its lower neighbour nearer than its
- * upper one: there the decimal above may do where the nearest one, below, does not.
+ * upper one: there the decimal above may do where the nearest one, below, does not. The smallest
+ * doubles are all as far apart as the smallest of them is from 0, so that where the first digit
+ * stands says how many digits there can be, but for a few.
  *
  * A number that no double is near enough to (1e400) is refused; one that is too small is 0.
  */
@@ -20,9 +22,10 @@
 #define EXACT_DIGITS   15U
 #define EXACT_EXPONENT 300 /* of the first digit; far from where doubles end or lose bits */
 #define DIGITS_MAX     17U
-#define TEXT_MAX       1040U /* a thousand digits and an exponent */
-#define GROWTH         17U   /* 1e20 becomes 21 digits; nothing with an exponent grows more */
-#define CARRY_DIGITS   16U   /* 9999999999999999 becomes 10000000000000000; fewer digits stay */
+#define TEXT_MAX       1040U  /* a thousand digits and an exponent */
+#define SMALLEST_POINT (-322) /* the digits that tell it are as many more, or one or two */
+#define GROWTH         17U    /* 1e20 becomes 21 digits; nothing with an exponent grows more */
+#define CARRY_DIGITS   16U /* 9999999999999999 becomes 10000000000000000; fewer digits stay */
 
 /* 0.D x 10^point */
 struct shortest {
@@ -93,8 +96,12 @@ static bool try_digits(double value, size_t n, struct shortest *s)
 
 static void shorten(double value, struct shortest *s)
 {
-	size_t n = value < 0x1p-1022 ? 1 : EXACT_DIGITS;
+	size_t n = EXACT_DIGITS;
 
+	if (value < 0x1p-1022)
+		n = s->point > SMALLEST_POINT ? (size_t)(s->point - SMALLEST_POINT) : 1;
+	if (n > EXACT_DIGITS)
+		n = EXACT_DIGITS;
 	while (n < DIGITS_MAX && !try_digits(value, n, s))
 		n++;
 	if (n == DIGITS_MAX)

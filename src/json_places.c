@@ -1,7 +1,7 @@
 /*
- * The walk down the tree of rules, beside the reader. Where the pointers of `only` speak of elements
- * and an object stands there, or of members and there is an array, it is none that was meant: it
- * counts as a whole, so that more is refused and not less.
+ * The walk down the tree of rules, beside the reader. Where the pointers of `only` speak of
+ * elements and an object stands there, or of members and there is an array, it is none that was
+ * meant: it counts as a whole, so that more is refused and not less.
  */
 #include "json_places.h"
 

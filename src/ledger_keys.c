@@ -5,7 +5,8 @@
  *
  * Asked when a connection is made and when settings are new, together with what else is asked
  * then, and once a minute: others may have taken up a key that was never given to us. A record
- * under a key that is in no list says so by itself, when it is met.
+ * under a key that is in no list says so by itself, when it is met. Of records that wait for
+ * somebody, which may stand for longer than they were to, the oldest are looked at themselves.
  */
 #include "ledger_internal.h"
 

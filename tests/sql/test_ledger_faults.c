@@ -274,7 +274,7 @@ START_TEST(a_server_that_is_not_durable_at_first_is_refused)
 	why_is("synchronous_commit");
 	a = attempt_new(ledger, "k1", "content");
 	reserve(a);
-	unavailable_within(a, 500, 2000);
+	unavailable_within(a, 0, 2000);
 	rows_are("key", "true", 0);
 	scratch_do("ALTER ROLE onceward RESET synchronous_commit");
 	TURN_UNTIL(ledger_state(ledger).up);

@@ -161,6 +161,27 @@ START_TEST(a_key_counts_until_its_last_record_has_gone)
 }
 END_TEST
 
+START_TEST(a_key_counts_while_a_record_under_it_waits_for_somebody)
+{
+	begin(&ring[1], 1);
+	done(keyed("k", "content"));
+	scratch_do("DELETE FROM onceward.digest_key");
+	keys_are(&ring[0], 1);
+	TURN_UNTIL(rows("digest_key", "id = 2") > 0);
+	turn_for(50);
+	ck_assert_int_eq(ledger_state(ledger).missing_key, 0);
+	scratch_do(
+		"INSERT INTO onceward.attention (created_at, op_id, expires_on, state, slot, "
+		"key_hash, account, operation, key, cause) SELECT now() - interval '90 days', "
+		"op_id, current_date - 60, 3, 1, key_hash, '', '', '', '' FROM onceward.key");
+	ledger->keys_at_ms = 0;
+	TURN_UNTIL(ledger_state(ledger).missing_key == 1);
+	scratch_do("DELETE FROM onceward.attention");
+	ledger->keys_at_ms = 0;
+	TURN_UNTIL(ledger_state(ledger).missing_key == 0);
+}
+END_TEST
+
 START_TEST(an_exchange_that_has_gone_is_not_asked_for_digests)
 {
 	struct attempt *a = NULL;
@@ -198,6 +219,7 @@ int main(void)
 	tcase_add_test(t,
 		       keys_of_other_gateways_are_looked_for_at_the_beginning_and_now_and_then);
 	tcase_add_test(t, a_key_counts_until_its_last_record_has_gone);
+	tcase_add_test(t, a_key_counts_while_a_record_under_it_waits_for_somebody);
 	tcase_add_test(t, an_exchange_that_has_gone_is_not_asked_for_digests);
 	suite_add_tcase(s, t);
 	return run_on_scratch(s, "");

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 static bool doubled(const char *number, struct to_buf *to, struct canonical_error *error)
 {
@@ -138,6 +139,43 @@ START_TEST(any_double_comes_back)
 }
 END_TEST
 
+START_TEST(the_smallest_doubles_come_back)
+{
+	uint64_t bits = UINT64_C(0x9e3779b97f4a7c15);
+
+	for (unsigned i = 1; i < 2000; i++)
+		check_shortest(ldexp(i, -1074));
+	for (unsigned i = 0; i < 20000; i++) {
+		bits = bits * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		check_shortest(ldexp((double)(bits >> (12 + i % 52)) + 1, -1074));
+	}
+}
+END_TEST
+
+/* How long a body of a hundred thousand such numbers takes. */
+static double seconds(const char *number)
+{
+	struct canonical_task task = { .numbers = CANONICAL_IEEE754 };
+	struct canonical_error error;
+	struct to_buf to;
+	struct buf body;
+	clock_t start = 0;
+
+	task.body = long_body(&body, "[", number, 100000, "0]");
+	start = clock();
+	ck_assert(canonical_by("json", task, &to, &error));
+	buf_fini(&to.buf);
+	buf_fini(&body);
+	return (double)(clock() - start) / CLOCKS_PER_SEC;
+}
+
+START_TEST(the_smallest_doubles_take_no_longer_than_others)
+{
+	ck_assert_double_le(seconds("1.2345678901234567e-310,"),
+			    4 * seconds("1.2345678901234567e-300,") + 0.1);
+}
+END_TEST
+
 START_TEST(bodies_of_growing_numbers_need_bounded_memory)
 {
 	static const char *const fills[] = { "1e20,", "{\"b\":1e20,\"a\":1e20},",
@@ -165,6 +203,8 @@ int main(void)
 		what_no_double_holds_is_refused,
 		powers_of_two_and_their_neighbours_come_back,
 		any_double_comes_back,
+		the_smallest_doubles_come_back,
+		the_smallest_doubles_take_no_longer_than_others,
 		bodies_of_growing_numbers_need_bounded_memory,
 	};
 

@@ -1,6 +1,9 @@
 /* What strangers can make large in a body: numbers, objects, depth; and what that costs. */
 #include "canonical_rig.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 START_TEST(numbers_have_at_most_a_thousand_digits)
 {
 	struct {
@@ -140,12 +143,43 @@ START_TEST(the_sink_is_called_seldom)
 }
 END_TEST
 
+/* The same pages again and again, so that no memory is needed. */
+START_TEST(doubles_that_become_too_long_are_refused)
+{
+	enum { PAGES = 1 << 22, TIMES = 220 };
+	int file = memfd_create("body", 0);
+	char *fill = mem_alloc(PAGES);
+	char *at = mmap(NULL, (size_t)PAGES * TIMES, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct canonical_task task = { .arena = arena_new(), .numbers = CANONICAL_IEEE754 };
+	struct canonical_error error = { 0 };
+	struct to_buf to = { .sink = { put } };
+
+	memset(fill, ' ', PAGES);
+	for (size_t i = 0; i + 4 <= PAGES; i += 4)
+		memcpy(fill + i, "1e1,", 4);
+	ck_assert_int_eq(write(file, fill, PAGES), PAGES);
+	for (size_t i = 0; i < TIMES; i++)
+		ck_assert_ptr_ne(mmap(at + i * PAGES, PAGES, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+				      file, 0),
+				 MAP_FAILED);
+	task.body = (struct span){ at, (size_t)PAGES * TIMES };
+	ck_assert(!canonical_json(&task, &to.sink, &error));
+	ck_assert_str_eq(error.expected, "numbers of less than 4 GiB");
+	munmap(at, (size_t)PAGES * TIMES);
+	close(file);
+	mem_free(fill);
+	arena_free(task.arena);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
 		numbers_have_at_most_a_thousand_digits,    exponents_beyond_9999_are_refused,
 		a_name_may_not_come_twice_among_thousands, depth_is_bounded,
 		memory_is_at_most_twelve_bytes_a_byte,     the_sink_is_called_seldom,
+		doubles_that_become_too_long_are_refused,
 	};
 
 	return run("canonical limits", tests, ARRAY_LEN(tests));

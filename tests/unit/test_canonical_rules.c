@@ -108,10 +108,8 @@ END_TEST
 START_TEST(only_what_is_kept_counts)
 {
 	under(ONLY("/a"), "{\"b\":2,\"a\":{\"z\":1,\"b\":1}}", "{\"a\":{\"b\":1,\"z\":1}}");
-	under(ONLY("/a"), "{\"b\":2}", "{}");
 	under(ONLY("/a /c"), "{\"c\":1,\"b\":2,\"a\":3}", "{\"a\":3,\"c\":1}");
 	under(ONLY("/a/b"), "{\"a\":{\"b\":1,\"c\":2},\"b\":3}", "{\"a\":{\"b\":1}}");
-	under(ONLY("/a/b"), "{\"a\":{\"c\":2}}", "{\"a\":{}}");
 	under(ONLY("/items/*/sku"), "{\"items\":[{\"sku\":1,\"n\":2},{\"n\":3}],\"x\":1}",
 	      "{\"items\":[{\"sku\":1},{}]}");
 	under(ONLY("/1"), "[5,{\"b\":1,\"a\":2},7]", "[{\"a\":2,\"b\":1}]");
@@ -125,6 +123,31 @@ START_TEST(only_what_is_kept_counts)
 	      "{\"a\":{\"n\":2}}");
 	under(BOTH("/a/*/t", "/a"), "{\"a\":[{\"t\":1,\"n\":2}],\"b\":1}",
 	      "{\"a\":[{\"n\":2}]}");
+}
+END_TEST
+
+START_TEST(a_body_without_anything_that_is_kept_counts_whole)
+{
+	under(ONLY("/a"), "{\"c\":1,\"b\":2}", "{\"b\":2,\"c\":1}");
+	under(ONLY("/a"), "{}", "{}");
+	under(ONLY("/a/b"), "{\"a\":{\"c\":2},\"Z\":3}", "{\"Z\":3,\"a\":{\"c\":2}}");
+	under(ONLY("/payment/amount"), "{\"Payment\":{\"Amount\":5}}",
+	      "{\"Payment\":{\"Amount\":5}}");
+	under(BOTH("/t", "/a"), "{\"t\":1,\"b\":2}", "{\"b\":2}");
+	under(BOTH("/t", "/a"), "{\"t\":1,\"b\":2,\"a\":3}", "{\"a\":3}");
+	under(ONLY("/a"), "[{\"a\":1}]", "[{\"a\":1}]");
+	under(ONLY("/a/b"), "{\"a\":5,\"c\":1}", "{\"a\":5,\"c\":1}");
+	/* an object in place of an array, and beside what is kept */
+	under(ONLY("/items/*/id"), "{\"items\":{\"x\":{\"id\":1}}}",
+	      "{\"items\":{\"x\":{\"id\":1}}}");
+	under(ONLY("/items/*/id /id"), "{\"items\":{\"x\":{\"id\":1}},\"id\":2,\"t\":3}",
+	      "{\"id\":2,\"items\":{\"x\":{\"id\":1}}}");
+	under(ONLY("/items/0/id"), "{\"items\":{\"0\":{\"id\":1},\"t\":2}}",
+	      "{\"items\":{\"0\":{\"id\":1},\"t\":2}}");
+	/* a default is not in the body, and what it adds is only what is kept */
+	under((struct rule_texts){ NULL, "/n", "{\"n\":1,\"m\":2}", 0 }, "{\"m\":3}",
+	      "{\"m\":3,\"n\":1}");
+	under((struct rule_texts){ NULL, "/n", "{\"m\":2}", 0 }, "{\"n\":3}", "{\"n\":3}");
 }
 END_TEST
 
@@ -155,8 +178,6 @@ START_TEST(defaults_stand_for_what_is_absent)
 	under((struct rule_texts){ "/m/a", NULL, "{\"m\":{\"a\":1}}", 0 }, "{}", "{\"m\":{}}");
 	under((struct rule_texts){ "/m/a", NULL, "{\"m\":{\"a\":1}}", 0 }, "{\"m\":{\"a\":3}}",
 	      "{\"m\":{}}");
-	under((struct rule_texts){ NULL, "/n", "{\"n\":1,\"m\":2}", 0 }, "{\"m\":3}",
-	      "{\"n\":1}");
 	under((struct rule_texts){ NULL, NULL, "{\"n\":1e2}", CANONICAL_IEEE754 }, "{}",
 	      "{\"n\":100}");
 }
@@ -312,6 +333,7 @@ int main(void)
 		what_is_ignored_is_as_if_it_were_not_there,
 		a_star_is_any_index,
 		only_what_is_kept_counts,
+		a_body_without_anything_that_is_kept_counts_whole,
 		defaults_stand_for_what_is_absent,
 		what_does_not_count_is_read_all_the_same,
 		a_default_never_comes_twice,

@@ -33,6 +33,7 @@ struct pointer {
 
 static struct pointer pointer[POINTERS_MAX];
 static unsigned n_pointers;
+static bool kept_there; /* something that is kept was applied to */
 
 static json_t *any(unsigned depth)
 {
@@ -105,6 +106,22 @@ static bool keeps_element(unsigned alive, unsigned depth)
 	return false;
 }
 
+/* … or at a member that can be no element? */
+static bool keeps_member(unsigned alive, unsigned depth)
+{
+	for (unsigned i = 0; i < n_pointers; i++)
+		if ((alive >> i & 1) && pointer[i].only && pointer[i].n > depth &&
+		    !is_index(pointer[i].step[depth]))
+			return true;
+	return false;
+}
+
+static bool whole_instead(bool kept, bool whole)
+{
+	kept_there |= whole && !kept;
+	return kept || whole;
+}
+
 static json_t *apply(const json_t *value, unsigned alive, unsigned depth, bool kept,
 		     const json_t *defaults);
 
@@ -115,7 +132,7 @@ static json_t *apply_child(const json_t *child, unsigned alive, unsigned depth, 
 	if (ends(alive, depth, false))
 		return NULL;
 	if (ends(alive, depth, true))
-		kept = true;
+		kept = kept_there = true;
 	if (!kept && !has_only(alive))
 		return NULL;
 	return apply(child, alive, depth, kept, defaults);
@@ -127,7 +144,7 @@ static json_t *apply_array(const json_t *value, unsigned alive, unsigned depth, 
 	char step[24];
 	size_t i = 0;
 
-	kept = kept || !keeps_element(alive, depth);
+	kept = whole_instead(kept, alive && !keeps_element(alive, depth));
 	json_array_foreach(value, i, child)
 	{
 		json_t *next = NULL;
@@ -147,6 +164,7 @@ static json_t *apply_object(const json_t *value, unsigned alive, unsigned depth,
 	json_t *made = json_object(), *child = NULL;
 	const char *name = NULL;
 
+	kept = whole_instead(kept, keeps_element(alive, depth) && !keeps_member(alive, depth));
 	json_object_foreach((json_t *)(uintptr_t)value, name, child)
 	{
 		json_t *next = apply_child(child, going_on(alive, depth, name, false),
@@ -229,10 +247,23 @@ static json_t *any_defaults(struct canonical_rules *rules)
 	return filtered;
 }
 
+/* All of it, where nothing of it is kept. */
+static json_t *apply_body(const json_t *body, const json_t *defaults)
+{
+	json_t *applied = NULL;
+
+	kept_there = false;
+	applied = apply(body, ~0U, 0, !has_only(~0U), defaults);
+	if (!has_only(~0U) || kept_there)
+		return applied;
+	json_decref(applied);
+	return apply(body, ~0U, 0, true, defaults);
+}
+
 static void check(const json_t *body, const struct canonical_rules *rules,
 		  const json_t *defaults)
 {
-	json_t *applied = apply(body, ~0U, 0, !has_only(~0U), defaults);
+	json_t *applied = apply_body(body, defaults);
 	char *text = json_dumps(body, JSON_ENCODE_ANY);
 	char *expected = json_dumps(applied, JSON_ENCODE_ANY);
 	struct canonical_task task = { .body = span_of(text), .rules = rules };

@@ -268,6 +268,28 @@ START_TEST(deep_and_wide_bodies_are_taken_apart_too)
 }
 END_TEST
 
+START_TEST(long_labels_are_cut)
+{
+	struct leaves list;
+	struct buf text;
+
+	begin();
+	buf_init(&text, SIZE_MAX);
+	buf_text(&text, "{\"");
+	for (int i = 0; i < 60000; i++)
+		buf_byte(&text, 'a');
+	buf_text(&text, "\":[0,1],\"b\":2}");
+	buf_byte(&text, 0);
+	list = json(text.at);
+	ck_assert_uint_eq(list.n, 3);
+	ck_assert_uint_eq(list.at[0].label.len, 1024 + 3);
+	ck_assert_int_eq(memcmp(list.at[0].label.at + 1020, "aaaa...", 7), 0);
+	ck_assert(span_equal(list.at[2].label, SPAN("/b")));
+	buf_fini(&text);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -281,6 +303,7 @@ int main(void)
 		parts_in_another_order_are_said_to_be,
 		other_bodies_are_one_leaf,
 		deep_and_wide_bodies_are_taken_apart_too,
+		long_labels_are_cut,
 	};
 
 	return run("cli_leaves", tests, ARRAY_LEN(tests));

@@ -162,6 +162,18 @@ START_TEST(the_file_must_be_its_owners_alone)
 }
 END_TEST
 
+START_TEST(it_is_told_when_keys_are_wiped)
+{
+	unsigned before = digest_keys_wiped();
+
+	good("1 " HEX16);
+	ck_assert_uint_eq(digest_keys_wiped(), before);
+	arena_free(arena);
+	ck_assert_uint_ne(digest_keys_wiped(), before);
+	arena = arena_new();
+}
+END_TEST
+
 #define WITH_KEYS "ledger = { digest_keys = \"digest.keys\" }\n" ONE_GATED("")
 
 START_TEST(settings_hold_the_keys_that_their_file_names)
@@ -217,6 +229,7 @@ int main(void)
 	tcase_add_test(all, a_mistake_is_told_with_its_line_and_without_its_text);
 	tcase_add_test(all, there_may_be_as_many_as_there_is_room_for);
 	tcase_add_test(all, the_file_must_be_its_owners_alone);
+	tcase_add_test(all, it_is_told_when_keys_are_wiped);
 	tcase_add_test(all, settings_hold_the_keys_that_their_file_names);
 	tcase_add_test(all, a_mistake_in_the_keys_is_one_of_the_settings);
 	tcase_add_test(all, a_reload_may_bring_other_keys_but_not_another_file);

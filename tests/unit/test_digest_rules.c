@@ -51,18 +51,36 @@ START_TEST(a_compressed_body_is_what_is_in_it)
 }
 END_TEST
 
+START_TEST(an_empty_body_is_empty_in_any_coding)
+{
+	struct buf buf;
+	struct sketch s = compressed(WITH(body, ""), "gzip", 31, &buf);
+
+	ck_assert(same_canonical(WITH(body, ""), s));
+	buf_fini(&buf);
+	s = compressed(WITH(body, ""), "br", 31, &buf);
+	s.bytes = SPAN("");
+	ck_assert(!same_canonical(WITH(body, ""), s)); /* nobody knows what it means */
+	buf_fini(&buf);
+}
+END_TEST
+
 START_TEST(other_encodings_are_their_bytes)
 {
 	struct digest_rules raw = rules;
 	struct sketch br = WITH(encoding, "br"), two = WITH(encoding, "gzip, gzip");
+	struct sketch none = WITH(type, "text/csv");
 	struct digest out, plain;
 	struct buf buf;
 
 	raw.body = CANONICAL_RAW;
-	br.body = two.body = "\x1f\x8b\x08";
-	ck_assert(digest_of(&rules, &br, &out));
-	ck_assert(digest_of(&rules, &two, &plain));
-	ck_assert_mem_eq(out.canonical, plain.canonical, DIGEST_BYTES);
+	br.body = two.body = none.body = "\x1f\x8b\x08";
+	ck_assert(!same_canonical(br, two)); /* and these mean what the encoding says */
+	ck_assert(!same_canonical(br, none));
+	ck_assert(same_canonical(br, br));
+	br.encoding = "gzip";
+	ck_assert(digest_of(&raw, &br, &out) && digest_of(&raw, &none, &plain));
+	ck_assert_mem_ne(out.canonical, plain.canonical, DIGEST_BYTES);
 	two = compressed(order, "gzip", 31, &buf);
 	ck_assert(digest_of(&raw, &two, &out) && digest_of(&raw, &order, &plain));
 	ck_assert_mem_ne(out.canonical, plain.canonical, DIGEST_BYTES);
@@ -190,6 +208,44 @@ START_TEST(listed_parameters_count_and_no_others)
 }
 END_TEST
 
+START_TEST(a_listed_parameter_counts_however_its_name_is_spelt)
+{
+	static const struct {
+		const char *name, *one, *other;
+	} cases[] = {
+		{ "$amount", "%24amount=5", "%24amount=6" },
+		{ "$amount", "$amount=5", "$amount=6" },
+		{ "%24amount", "$amount=5", "$amount=6" },
+		{ "ids[]", "ids%5B%5D=1", "ids%5B%5D=2" },
+		{ "ids%5b%5d", "ids[]=1", "ids[]=2" },
+		{ "a b", "a+b=1", "a+b=2" },
+		{ "a b", "a%20b=1", "a%20b=2" },
+		{ "a+b", "a b=1", "a b=2" },
+		{ "a%", "a%25=1", "a%25=2" },
+		{ "a%zz", "a%zz=1", "a%zz=2" },
+	};
+	struct arena *arena = arena_new();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct span name = digest_parameter_name(arena, span_of(cases[i].name));
+		struct sketch one = WITH(query, cases[i].one);
+		struct sketch other = WITH(query, cases[i].other);
+		struct digest_rules by = rules;
+		struct digest first, second;
+
+		by.query_listed = true;
+		by.query = &name;
+		by.n_query = 1;
+		ck_assert(digest_of(&by, &one, &first) && digest_of(&by, &other, &second));
+		ck_assert_msg(memcmp(first.canonical, second.canonical, DIGEST_BYTES) != 0,
+			      "%s does not count as %s", cases[i].one, cases[i].name);
+	}
+	ck_assert(span_equal(digest_parameter_name(arena, SPAN("a b;[%e4")),
+			     SPAN("a%20b%3B%5B%E4")));
+	arena_free(arena);
+}
+END_TEST
+
 START_TEST(the_canonical_body_can_be_had_for_itself)
 {
 	const struct canonicaliser *kind = NULL;
@@ -244,7 +300,7 @@ START_TEST(rules_have_an_id_that_any_change_changes)
 	struct span text = digest_rules_text(arena, &rules);
 
 	ck_assert(span_equal(text,
-			     SPAN("layout 2; version 1; body auto; numbers exact; query *")));
+			     SPAN("layout 3; version 1; body auto; numbers exact; query *")));
 	ck_assert_int_gt(digest_rules_id(&rules), 0);
 	ck_assert(!other_id(rules));
 	ck_assert(!other_id(RULES(id, 77)));
@@ -262,8 +318,8 @@ START_TEST(rules_have_an_id_that_any_change_changes)
 	other.query_listed = true;
 	other.members = members(arena, "/a\"b", "/c", "{ \"c\": 1.0, \"d\": 2 }");
 	text = digest_rules_text(arena, &other);
-	ck_assert(span_equal(text, SPAN("layout 2; version 1; body auto; numbers exact; "
-					"query a; headers a; defaults {\"c\":1}; "
+	ck_assert(span_equal(text, SPAN("layout 3; version 1; body auto; numbers exact; "
+					"query a; headers a; defaults {\"c\":1} (\"c\" 1.0); "
 					"ignore \"/a\\\"b\"; only \"/c\"")));
 	arena_free(arena);
 }
@@ -273,7 +329,9 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		a_compressed_body_is_what_is_in_it,
+		an_empty_body_is_empty_in_any_coding,
 		other_encodings_are_their_bytes,
+		a_listed_parameter_counts_however_its_name_is_spelt,
 		a_corrupt_stream_is_refused_and_a_bomb_is_too_large,
 		an_error_in_a_decoded_body_says_that_it_is_there,
 		a_row_of_gzip_members_is_one_body,
