@@ -5,6 +5,8 @@
 #pragma once
 #include "base.h"
 
+#include <stdio.h>
+
 void *mem_alloc(size_t size);            /* zeroed; free with mem_free */
 void *mem_resize(void *at, size_t size); /* as realloc; new bytes are not zeroed */
 char *mem_text(struct span text);        /* a NUL-terminated copy; free with mem_free */
@@ -45,6 +47,7 @@ void buf_format(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Room for `len` more bytes, at the end; NULL where the maximum forbids. buf->len += what was used. */
 char *buf_reserve(struct buf *buf, size_t len);
 void buf_skip(struct buf *buf, size_t len); /* drops the first bytes */
+void buf_print(const struct buf *buf, FILE *to);
 static inline struct span buf_view(const struct buf *buf)
 {
 	return (struct span){ buf->at, buf->len };

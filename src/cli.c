@@ -170,7 +170,7 @@ struct settings *cli_settings(const struct cli_args *args, bool warnings)
 	buf_init(&errors, ERRORS_MAX);
 	settings = settings_load(args->file, &errors);
 	if (!settings || warnings)
-		fwrite(errors.at, 1, errors.len, stderr);
+		buf_print(&errors, stderr);
 	buf_fini(&errors);
 	return settings;
 }
@@ -202,7 +202,7 @@ int cli_check(const struct cli_args *args)
 	if (good && args->explain) {
 		buf_init(&out, SIZE_MAX);
 		settings_explain(settings, &out);
-		fwrite(out.at, 1, out.len, stdout);
+		buf_print(&out, stdout);
 		buf_fini(&out);
 	} else if (good) {
 		printf("%s: good\n", args->file);
@@ -218,7 +218,7 @@ int cli_example(const struct cli_args *args)
 	(void)args;
 	buf_init(&out, SIZE_MAX);
 	settings_example(&out);
-	fwrite(out.at, 1, out.len, stdout);
+	buf_print(&out, stdout);
 	buf_fini(&out);
 	return CLI_DONE;
 }

@@ -340,7 +340,7 @@ static void print_canonical(const struct comparison *c)
 	buf_init(&out, SIZE_MAX);
 	leaves_show(subject->kind, &subject->leaves, subject->canonical, &out);
 	printf("compared as %s\n\n", subject->kind->name);
-	fwrite(out.at, 1, out.len, stdout);
+	buf_print(&out, stdout);
 	putchar('\n');
 	buf_fini(&out);
 }

@@ -45,7 +45,7 @@ static int print(void)
 
 	buf_init(&out, SIZE_MAX);
 	schema_print(&out);
-	fwrite(out.at, 1, out.len, stdout);
+	buf_print(&out, stdout);
 	buf_fini(&out);
 	return CLI_DONE;
 }
@@ -60,7 +60,7 @@ static int migrate(const struct settings *settings, struct pg_session *session)
 	pg_session_patience(session, STEP_PATIENCE_MS);
 	buf_init(&out, SIZE_MAX);
 	done = schema_migrate(session, days, &out, why);
-	fwrite(out.at, 1, out.len, stdout);
+	buf_print(&out, stdout);
 	fflush(stdout);
 	buf_fini(&out);
 	return done ? CLI_DONE : cli_failed("%s", why);

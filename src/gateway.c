@@ -118,7 +118,7 @@ static bool load(struct gateway *g)
 		configure_log(g->settings);
 		log_lines(&lines, false);
 	} else {
-		fwrite(lines.at, 1, lines.len, stderr);
+		buf_print(&lines, stderr);
 	}
 	buf_fini(&lines);
 	return g->settings != NULL;

@@ -273,3 +273,9 @@ void buf_skip(struct buf *buf, size_t len)
 	memmove(buf->at, buf->at + len, buf->len - len);
 	buf->len -= len;
 }
+
+void buf_print(const struct buf *buf, FILE *to)
+{
+	if (buf->len)
+		fwrite(buf->at, 1, buf->len, to);
+}
