@@ -23,7 +23,7 @@ static const struct sketch order = { .method = "POST",
 				     .type = "application/json",
 				     .body = "{\"b\":1.0,\"a\":[]}" };
 
-static struct canonical_error why_refused; /* the last one */
+static _Thread_local struct canonical_error why_refused; /* the last one */
 
 static inline bool digest_by(const struct digest_rules *by, const struct digest_key *with,
 			     const struct sketch *s, struct digest *out)
