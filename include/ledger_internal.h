@@ -42,8 +42,7 @@ enum asked_instance { ASKED_NOTHING, ASKED_CLAIM, ASKED_RENEWAL };
 struct ledger_link {
 	struct ledger *ledger;
 	struct pg *pg;
-	bool checked; /* schema, role and durability are right */
-	bool durable;
+	bool checked;        /* schema, role and durability are right */
 	struct batch *batch; /* under way; NULL: idle */
 	struct pg_transaction session;
 	enum asked_instance asked; /* by its session */

@@ -186,17 +186,20 @@ static struct rule *walk(struct canonical_rules *rules, struct span pointer, str
 	return place;
 }
 
-static void note(struct buf *list, struct span pointer)
-{
-	if (!list->max)
-		buf_init(list, SIZE_MAX / 2);
-	buf_byte(list, ' ');
-	quote(list, pointer);
-}
-
 static void forget(void *list)
 {
 	buf_fini(list);
+}
+
+/* The list lives as long as the rules do. */
+static void note(struct canonical_rules *rules, struct buf *list, struct span pointer)
+{
+	if (!list->max) {
+		buf_init(list, SIZE_MAX / 2);
+		arena_defer(rules->arena, forget, list);
+	}
+	buf_byte(list, ' ');
+	quote(list, pointer);
 }
 
 const char *canonical_rules_ignore(struct canonical_rules *rules, struct span pointer)
@@ -209,9 +212,7 @@ const char *canonical_rules_ignore(struct canonical_rules *rules, struct span po
 	if (!place)
 		return why;
 	place->drop = true;
-	if (!rules->ignored.max)
-		arena_defer(rules->arena, forget, &rules->ignored);
-	note(&rules->ignored, pointer);
+	note(rules, &rules->ignored, pointer);
 	return NULL;
 }
 
@@ -234,9 +235,7 @@ const char *canonical_rules_only(struct canonical_rules *rules, struct span poin
 		outer->keep_named |= !path[i]->any && path[i]->index < 0;
 	}
 	rules->root.keep_below = rules->only = place->keep = true;
-	if (!rules->kept.max)
-		arena_defer(rules->arena, forget, &rules->kept);
-	note(&rules->kept, pointer);
+	note(rules, &rules->kept, pointer);
 	return NULL;
 }
 
