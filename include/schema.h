@@ -6,8 +6,13 @@
 #include "pg.h"
 #include "settings.h"
 
-/* The newest step in sql/schema/. */
-#define SCHEMA_VERSION 1
+/* The newest step in sql/schema/: as many as there are files. */
+enum {
+#define SCHEMA(number, text) SCHEMA_STEP_##number,
+#include "schema.def"
+#undef SCHEMA
+	SCHEMA_VERSION
+};
 
 /* Day partitions that stand ready beyond the one that the largest retention needs today. */
 #define SCHEMA_DAYS_AHEAD 10

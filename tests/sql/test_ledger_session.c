@@ -118,12 +118,12 @@ END_TEST
 static const struct {
 	const char *change, *why, *undo;
 } schemas[] = {
-	{ "UPDATE onceward.schema_version SET version = 0", "older than this program",
-	  "UPDATE onceward.schema_version SET version = 1" },
+	{ "UPDATE onceward.schema_version SET version = -version", "older than this program",
+	  "UPDATE onceward.schema_version SET version = -version" },
 	{ "INSERT INTO onceward.schema_version VALUES (1000, 1000)", "newer than this program",
 	  "DELETE FROM onceward.schema_version WHERE version = 1000" },
 	{ "DELETE FROM onceward.schema_version", "onceward migrate",
-	  "INSERT INTO onceward.schema_version VALUES (1, 1)" },
+	  "INSERT INTO onceward.schema_version SELECT v, 1 FROM generate_series(1, 20) AS v" },
 	{ "UPDATE onceward.secret SET name = 'x' WHERE name = 'key_salt'",
 	  "secrets are missing",
 	  "UPDATE onceward.secret SET name = 'key_salt' WHERE name = 'x'" },
