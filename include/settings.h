@@ -7,6 +7,7 @@
 #include "digest.h"
 #include "digest_keys.h"
 #include "key.h"
+#include "source.h"
 
 struct texts {
 	const char *const *at;
@@ -33,7 +34,8 @@ typedef int64_t option_count;
 typedef int64_t option_duration; /* -1 where not set and without a default */
 typedef int64_t option_size;
 typedef bool option_flag;
-typedef int option_choice; /* the position among the words */
+typedef int option_choice;         /* the position among the words */
+typedef const char *option_scalar; /* a text, number or flag as canonical JSON; NULL: not set */
 typedef const struct upstream_settings
 	*option_upstream; /* written as a name; NULL where not set */
 typedef const struct account_settings *option_account;
@@ -85,25 +87,82 @@ struct upstream_settings {
 	const struct server *server;
 	size_t n_servers;
 };
+enum key_forward {
+	KEY_FORWARD_CLIENT,
+	KEY_FORWARD_DERIVED,
+	KEY_FORWARD_NONE,
+	KEY_FORWARD_NAMED
+};
 struct key_settings {
 #define KEY OPTION_FIELD
 #include "options.def"
+	/* derived */
+	struct sources sources;       /* `from` */
+	enum key_forward forward_how; /* `forward` */
+	struct span forward_name;     /* NAMED: of the field */
 };
 struct request_settings {
 #define REQUEST OPTION_FIELD
 #include "options.def"
 };
+enum response_body { RESPONSE_FULL, RESPONSE_OMIT };
 struct response_settings {
 #define RESPONSE OPTION_FIELD
+#include "options.def"
+	/* derived */
+	const struct canonical_rules *kept; /* `fields`, as `only` of a body; NULL: all of it */
+	const struct source *receipt_at;    /* `receipt`; NULL: nowhere */
+};
+
+/* What an upstream's answer means for the record (CONTRACT 5). */
+enum outcome { OUTCOME_UNKNOWN, OUTCOME_STORE, OUTCOME_RELEASE };
+
+/* What a JSON body says at some place. */
+struct condition {
+#define CONDITION OPTION_FIELD
+#include "options.def"
+	const struct canonical_rules
+		*place; /* `pointer` (json_find.h); NULL: not set, never holds */
+};
+struct when {
+	struct condition condition;
+#define WHEN OPTION_FIELD /* `list`: WHEN_STORE, … */
+#include "options.def"
+};
+enum when_list { WHEN_STORE, WHEN_RELEASE, WHEN_UNKNOWN };
+struct release_if {
+#define RELEASE_IF OPTION_FIELD
 #include "options.def"
 };
 struct outcome_settings {
 #define OUTCOME OPTION_FIELD
 #include "options.def"
+	const struct release_if *release_if; /* any of them */
+	size_t n_release_if;
+	const struct when *when; /* the first that holds */
+	size_t n_when;
 };
 
-/* What an upstream's status means for the record (CONTRACT 5). */
-enum outcome { OUTCOME_UNKNOWN, OUTCOME_STORE, OUTCOME_RELEASE };
+/* The words of RECOVERY(contract), RECOVERY(after_deadline), IDEMPOTENCY(on_settle_failure). */
+enum recovery_contract {
+	RECOVERY_HOLD,
+	RECOVERY_RESEND,
+	RECOVERY_LOOKUP,
+	RECOVERY_AT_LEAST_ONCE
+};
+enum recovery_end { RECOVERY_END_HOLD, RECOVERY_END_FINAL };
+enum settle_failure { SETTLE_FAILURE_REFUSE, SETTLE_FAILURE_DELIVER };
+struct recovery_settings {
+#define RECOVERY OPTION_FIELD
+#include "options.def"
+	struct condition found_when, pending_when;
+	/* derived; by status, 0 or 1 */
+	unsigned char resend_store_of[600], found_of[600], not_found_of[600];
+	unsigned result_status; /* `found_status`, or the first stored 2xx */
+	const struct canonical_rules *location_at, *receipt_at; /* NULL: nowhere */
+	struct http_fields
+		headers; /* of headers_file, read with the settings, wiped with them */
+};
 
 struct idempotency_settings {
 #define IDEMPOTENCY OPTION_FIELD
@@ -112,6 +171,7 @@ struct idempotency_settings {
 	struct request_settings request;
 	struct response_settings response;
 	struct outcome_settings outcome;
+	struct recovery_settings recovery;
 	/* derived */
 	struct digest_rules rules;
 	unsigned metrics_operation; /* label */

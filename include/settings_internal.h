@@ -52,6 +52,7 @@ enum option_type {
 	OPTION_SIZE,
 	OPTION_FLAG,
 	OPTION_CHOICE,
+	OPTION_SCALAR,
 	OPTION_UPSTREAM,
 	OPTION_ACCOUNT
 };
@@ -77,6 +78,10 @@ enum section {
 	SECTION_REQUEST,
 	SECTION_RESPONSE,
 	SECTION_OUTCOME,
+	SECTION_RELEASE_IF,
+	SECTION_CONDITION,
+	SECTION_WHEN,
+	SECTION_RECOVERY,
 	SECTION_COUNT
 };
 struct section_table {
@@ -142,6 +147,31 @@ void settings_identity(struct loader *loader, struct idempotency_settings *idemp
 void settings_request(struct loader *loader, const struct item *group,
 		      struct idempotency_settings *idempotency);
 
-/* settings_outcome.c */
+/* settings_outcome.c: the lists of statuses; `group`: outcome, may be NULL. */
 void settings_outcome(struct loader *loader, const struct item *group,
 		      struct idempotency_settings *idempotency);
+/* Marks the statuses and classes that are listed. */
+void settings_statuses(struct loader *loader, const struct item *item,
+		       const struct texts *texts, unsigned char by_status[600]);
+
+/* settings_place.c: where values stand in messages. NULL: an error was said, or it is not set. */
+const struct canonical_rules *settings_pointer(struct loader *loader, const struct item *at,
+					       const char *pointer);
+const struct source *settings_source(struct loader *loader, const struct item *at,
+				     const char *text);
+/* May a field of that name carry something of ours: a key, an account, what is replayed? */
+bool settings_free_field(const char *name);
+
+/* settings_terms.c: key, response and outcome beyond their plain values; `group`: idempotency. */
+void settings_terms(struct loader *loader, const struct item *group,
+		    struct idempotency_settings *idempotency);
+void settings_condition(struct loader *loader, const struct item *group,
+			struct condition *condition);
+/* The name of a setting in which the groups of two outcomes differ; NULL: in none. */
+const char *settings_terms_differ(const struct outcome_settings *a,
+				  const struct outcome_settings *b);
+/* settings_recovery.c: the same for recovery, which needs the outcomes. */
+void settings_recovery(struct loader *loader, const struct item *group,
+		       struct idempotency_settings *idempotency);
+const char *settings_recovery_differ(const struct recovery_settings *a,
+				     const struct recovery_settings *b);

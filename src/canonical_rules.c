@@ -10,7 +10,7 @@
  */
 #include "canonical_rules.h"
 
-#include "http.h"
+#include "json_text.h"
 
 #define STEPS_MAX 128U /* a body has no more levels */
 
@@ -39,53 +39,15 @@ static int64_t index_of(struct span name)
 	return index;
 }
 
-/* A text as JSON has it, in quotes; it may still not be UTF-8. */
-static void quote(struct buf *out, struct span text)
-{
-	buf_byte(out, '"');
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.at[i];
-
-		if (c < 0x20)
-			buf_format(out, "\\u%04x", c);
-		else if (c == '"' || c == '\\')
-			buf_format(out, "\\%c", c);
-		else
-			buf_byte(out, (char)c);
-	}
-	buf_byte(out, '"');
-}
-
-/* A JSON string as canonical JSON has it; false where it is no UTF-8. */
-static bool canonical_string(struct arena *arena, struct span json, struct span *string)
-{
-	struct buf canonical;
-	struct canonical_buf to = canonical_to(&canonical);
-	struct canonical_task task = { .arena = arena, .body = json };
-	struct canonical_error error;
-	bool done = false;
-
-	buf_init(&canonical, json.len);
-	done = canonical_json(&task, &to.sink, &error);
-	if (done)
-		*string = arena_copy(arena, buf_view(&canonical));
-	buf_fini(&canonical);
-	return done;
-}
-
 /* The text as canonical JSON has it, without quotes; false where it is no UTF-8. */
 static bool canonical_name(struct arena *arena, struct span text, struct span *name)
 {
-	struct buf json;
-	bool done = false;
+	struct span quoted = json_quoted(arena, text);
 
-	buf_init(&json, 6 * text.len + 2 + 256);
-	quote(&json, text);
-	done = canonical_string(arena, buf_view(&json), name);
-	if (done)
-		*name = (struct span){ name->at + 1, name->len - 2 };
-	buf_fini(&json);
-	return done;
+	if (!quoted.at)
+		return false;
+	*name = (struct span){ quoted.at + 1, quoted.len - 2 };
+	return true;
 }
 
 static struct rule *child_of(struct canonical_rules *rules, struct rule *outer,
@@ -199,7 +161,7 @@ static void note(struct canonical_rules *rules, struct buf *list, struct span po
 		arena_defer(rules->arena, forget, list);
 	}
 	buf_byte(list, ' ');
-	quote(list, pointer);
+	json_quote(list, pointer);
 }
 
 const char *canonical_rules_ignore(struct canonical_rules *rules, struct span pointer)
@@ -264,43 +226,11 @@ static const char *value_end(const char *at)
 	return at;
 }
 
-/* What the escape at `at` says; returns its end. */
-static const char *unescape(const char *at, char *out)
-{
-	static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
-	const char *letter = strchr(letters, at[1]);
-
-	if (at[1] == 'u') { /* a control character: \u00xx */
-		*out = (char)(http_hex(at[4]) << 4 | http_hex(at[5]));
-		return at + 6;
-	}
-	*out = at[1];
-	if (letter)
-		*out = meant[letter - letters];
-	return at + 2;
-}
-
-/* What a canonical JSON string says. */
-static struct span unquoted(struct arena *arena, struct span name)
-{
-	char *out = arena_alloc(arena, name.len + 1);
-	const char *at = name.at, *end = name.at + name.len;
-	size_t n = 0;
-
-	while (at < end) {
-		if (*at == '\\')
-			at = unescape(at, out + n);
-		else
-			out[n] = *at++;
-		n++;
-	}
-	return (struct span){ out, n };
-}
-
 static struct span form_text(struct arena *arena, const char *value, const char *end)
 {
 	if (*value == '"')
-		return unquoted(arena, (struct span){ value + 1, (size_t)(end - value) - 2 });
+		return json_unquoted(arena,
+				     (struct span){ value + 1, (size_t)(end - value) - 2 });
 	if (*value == '{' || *value == '[' || *value == 'n')
 		return (struct span){ 0 };
 	return (struct span){ value, (size_t)(end - value) };
@@ -312,7 +242,8 @@ static void place_defaults(struct canonical_rules *rules, struct rule *outer, co
 	while (*at != '}') {
 		const char *name_end = string_end(at), *end = value_end(name_end + 1);
 		struct span name = { at + 1, (size_t)(name_end - at) - 2 };
-		struct rule *place = child_of(rules, outer, name, unquoted(rules->arena, name));
+		struct rule *place =
+			child_of(rules, outer, name, json_unquoted(rules->arena, name));
 
 		place->fallback = arena_format(rules->arena, "%.*s,", (int)(end - at), at);
 		place->text = form_text(rules->arena, name_end + 1, end);
@@ -349,7 +280,8 @@ static void spell_as_written(struct canonical_rules *rules, const char *at)
 		struct span canonical = { 0 };
 
 		at = skip(skip(at + name.len) + 1);
-		if (canonical_string(rules->arena, name, &canonical))
+		canonical = json_canonical(rules->arena, name);
+		if (canonical.at)
 			set_literal(rules, canonical, at);
 		at = skip(value_end(at));
 	}

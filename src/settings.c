@@ -115,6 +115,8 @@ static void derive(struct loader *loader, const struct item *group,
 {
 	settings_outcome(loader, item_find(group, "outcome"), idempotency);
 	settings_request(loader, item_find(group, "request"), idempotency);
+	settings_terms(loader, group, idempotency);
+	settings_recovery(loader, group, idempotency);
 	if (idempotency->lease < 0 && upstream)
 		idempotency->lease = upstream->queue_timeout + upstream->connect_timeout +
 				     upstream->timeout + LEASE_MARGIN_MS;
@@ -135,6 +137,8 @@ static struct idempotency_settings *read_idempotency(struct loader *loader,
 		      &idempotency->response);
 	settings_read(loader, SECTION_OUTCOME, item_find(group, "outcome"),
 		      &idempotency->outcome);
+	settings_read(loader, SECTION_RECOVERY, item_find(group, "recovery"),
+		      &idempotency->recovery);
 	derive(loader, group, idempotency, upstream);
 	settings_check_idempotency(loader, group, idempotency, upstream);
 	return idempotency;

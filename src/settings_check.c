@@ -7,21 +7,11 @@
 
 #define OPERATION_MAX 64U
 
-/* Fields that say how a message is framed or who it is for: no account, never replayed. */
-static bool reserved_field(const char *name)
+/* A field that may name an account, or be kept. */
+static bool valid_field(const char *name)
 {
-	static const char *const reserved[] = {
-		"Host",       "Content-Length",  "Date",
-		"Set-Cookie", "Idempotency-Key", "Authorization",
-		"Cookie",     "WWW-Authenticate"
-	};
-	const struct http_fields none = { 0 };
-
-	for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
-		if (http_same_name(span_of(name), span_of(reserved[i])))
-			return true;
-	return http_hop_by_hop(&none, span_of(name)) ||
-	       (strlen(name) > 6 && http_same_name((struct span){ name, 6 }, SPAN("Proxy-")));
+	return settings_free_field(name) &&
+	       !http_same_name(span_of(name), SPAN("Idempotency-Key"));
 }
 
 static void check_texts(struct loader *loader, const struct item *item,
@@ -47,11 +37,6 @@ static bool any_text(const char *text)
 static bool valid_host(const char *text)
 {
 	return http_host_valid(span_of(text));
-}
-
-static bool valid_kept(const char *text)
-{
-	return http_token(span_of(text)) && !reserved_field(text);
 }
 
 static void check_listen(struct loader *loader, const struct item *item)
@@ -145,8 +130,7 @@ static void check_header_account(struct loader *loader, const struct item *group
 	refuse_foreign(loader, group, "account", "anonymous");
 	if (!header)
 		settings_error(loader, group, "method = \"header\" needs `header`");
-	else if (account->header &&
-		 (!http_token(span_of(account->header)) || reserved_field(account->header)))
+	else if (account->header && !valid_field(account->header))
 		settings_error(loader, header, "\"%s\" cannot be the field of an account",
 			       account->header);
 	if (!trusted || (account->trusted.n == 0 && !account->trusted.unix_sockets))
@@ -256,7 +240,7 @@ void settings_check_idempotency(struct loader *loader, const struct item *group,
 	if (upstream)
 		check_lease(loader, group, idempotency, upstream);
 	check_texts(loader, item_find(item_find(group, "response"), "headers"),
-		    &idempotency->response.headers, valid_kept, "field that may be kept");
+		    &idempotency->response.headers, valid_field, "field that may be kept");
 }
 
 /* The name of a setting in which two routes of one operation differ; NULL where in none. */
@@ -275,6 +259,10 @@ static const char *rules_differ(const struct route *a, const struct route *b)
 		name = settings_differ(SECTION_RESPONSE, &one->response, &other->response);
 	if (!name && memcmp(one->outcome_of, other->outcome_of, sizeof(one->outcome_of)) != 0)
 		name = "outcome";
+	if (!name)
+		name = settings_terms_differ(&one->outcome, &other->outcome);
+	if (!name)
+		name = settings_recovery_differ(&one->recovery, &other->recovery);
 	return name;
 }
 

@@ -15,6 +15,7 @@ static const struct sample {
 } samples[] = {
 	{ "maintenance_conninfo", "\"dbname=onceward\"", SECTION_LEDGER, false },
 	{ "digest_keys", "\"digest.keys\"", SECTION_LEDGER, false },
+	{ "spool", "\"spool\"", SECTION_LEDGER, false },
 	{ "tokens_file", "\"admin.tokens\"", SECTION_ADMIN, false },
 	{ "method", "\"header\"", SECTION_ACCOUNT, true },
 	{ "header", "\"X-Account\"", SECTION_ACCOUNT, true },
@@ -39,6 +40,18 @@ static const struct sample {
 	  "        #            \"426\", \"428\", \"429\", \"431\"]",
 	  SECTION_OUTCOME, false },
 	{ "unknown", "[]", SECTION_OUTCOME, false },
+	{ "receipt", "\"header:Location\"", SECTION_RESPONSE, false },
+	{ "resend_window", "\"24h\"", SECTION_RECOVERY, false },
+	{ "max_attempts", "5", SECTION_RECOVERY, false },
+	{ "resend_store", "[\"2xx\", \"402\"]", SECTION_RECOVERY, false },
+	{ "lookup_path", "\"/v1/orders?reference={key}\"", SECTION_RECOVERY, false },
+	{ "headers_file", "\"lookup.headers\"", SECTION_RECOVERY, false },
+	{ "found", "[\"200\"]", SECTION_RECOVERY, false },
+	{ "found_status", "201", SECTION_RECOVERY, false },
+	{ "found_location", "\"/url\"", SECTION_RECOVERY, false },
+	{ "found_receipt", "\"/id\"", SECTION_RECOVERY, false },
+	{ "not_found", "[\"404\"]", SECTION_RECOVERY, false },
+	{ "not_found_after", "\"1m\"", SECTION_RECOVERY, false },
 };
 
 static const char *const head[] = {
@@ -151,6 +164,52 @@ static void put_upstreams(struct buf *out)
 	close_group(out, 0);
 }
 
+/* What an answer means beside its status. */
+static void put_outcome(struct buf *out)
+{
+	static const char *const before[] = {
+		"      # What a status means. A written list replaces its own default, and",
+		"      # takes what it names out of the others'. What stands in none is",
+		"      # unknown. The lists that stand here are the defaults.",
+	};
+	static const char *const groups[] = {
+		"        # A field that proves that nothing was done: a group, or a list of "
+		"them",
+		"        # release_if = { status = 503  header = \"X-Not-Executed\"  equals = "
+		"\"1\" }",
+		"        # By what a JSON body says; the first that holds. Without equals: "
+		"anything",
+		"        # when = ( { pointer = \"/status\"  equals = \"pending\"  list = "
+		"\"unknown\" } )",
+	};
+
+	put_lines(out, before, ARRAY_LEN(before));
+	open_group(out, 3, "outcome");
+	put_options(out, SECTION_OUTCOME, 4);
+	put_lines(out, groups, ARRAY_LEN(groups));
+	close_group(out, 3);
+}
+
+static void put_recovery(struct buf *out)
+{
+	static const char *const before[] = {
+		"      # What becomes of an unknown result: what the upstream promises "
+		"decides.",
+	};
+	static const char *const groups[] = {
+		"        # lookup: what the body must say, too, where it was done",
+		"        # found_when = { pointer = \"/data/0/id\" }",
+		"        # lookup: what it says while it is under way",
+		"        # pending_when = { pointer = \"/status\"  equals = \"pending\" }",
+	};
+
+	put_lines(out, before, ARRAY_LEN(before));
+	open_group(out, 3, "recovery");
+	put_options(out, SECTION_RECOVERY, 4);
+	put_lines(out, groups, ARRAY_LEN(groups));
+	close_group(out, 3);
+}
+
 static void put_routes(struct buf *out)
 {
 	static const char *const before[] = {
@@ -159,11 +218,6 @@ static void put_routes(struct buf *out)
 		"# its unsafe requests are safe to retry; the others pass through.",
 		"routes = (",
 		"  {",
-	};
-	static const char *const outcome[] = {
-		"      # What a status means. A written list replaces its own default, and",
-		"      # takes what it names out of the others'. What stands in none is",
-		"      # unknown. The lists that stand here are the defaults.",
 	};
 	static const char *const after[] = {
 		"  },",
@@ -178,8 +232,8 @@ static void put_routes(struct buf *out)
 	put_section(out, SECTION_KEY, 3, "key");
 	put_section(out, SECTION_REQUEST, 3, "request");
 	put_section(out, SECTION_RESPONSE, 3, "response");
-	put_lines(out, outcome, ARRAY_LEN(outcome));
-	put_section(out, SECTION_OUTCOME, 3, "outcome");
+	put_outcome(out);
+	put_recovery(out);
 	close_group(out, 2);
 	put_lines(out, after, ARRAY_LEN(after));
 }

@@ -68,6 +68,29 @@ static void put_account(struct buf *text, const struct account_settings *account
 	}
 }
 
+/* Where the key comes from and as what it goes on. The text of what was always so stays what it
+ * was: the ledger knows it. */
+static void put_key(struct buf *text, const struct key_settings *key)
+{
+	buf_text(text, "\nkey ");
+	for (size_t i = 0; i < key->sources.n; i++) {
+		const struct source *source = &key->sources.at[i];
+
+		buf_text(text, i ? ", " : "");
+		if (source->body)
+			buf_text(text, key->from.at[i]);
+		else if (http_same_name(source->header, SPAN("Idempotency-Key")))
+			buf_text(text, "header:Idempotency-Key");
+		else
+			put_lower(text, key->from.at[i]);
+	}
+	if (key->forward_how != KEY_FORWARD_CLIENT) {
+		buf_text(text, "\nforwarded ");
+		put_lower(text, key->forward);
+	}
+	buf_text(text, "\nrecord account, operation, key\n");
+}
+
 void settings_identity(struct loader *loader, struct idempotency_settings *idempotency)
 {
 	struct hash *hash = hash_new();
@@ -77,7 +100,7 @@ void settings_identity(struct loader *loader, struct idempotency_settings *idemp
 	buf_format(&text, "operation %s\n", idempotency->operation);
 	put_patterns(loader, idempotency->operation, &text);
 	put_account(&text, idempotency->account);
-	buf_text(&text, "\nkey header:Idempotency-Key\nrecord account, operation, key\n");
+	put_key(&text, &idempotency->key);
 	assert(!text.full);
 	hash_add(hash, text.at, text.len);
 	hash_end(hash, idempotency->identity);

@@ -7,8 +7,9 @@
 
 #define NAME_MAX_ 64U /* longer names have no nearest one */
 
-#define ROW(owner, name, type, fallback, min, max, help)                                       \
-	{ #name, TYPE_##type, fallback, min, max, help, offsetof(struct owner, name) },
+#define ROW(owner, name, ...) ROW_IN(owner, name, name, __VA_ARGS__)
+#define ROW_IN(owner, name, field, type, fallback, min, max, help)                             \
+	{ #name, TYPE_##type, fallback, min, max, help, offsetof(struct owner, field) },
 #define TYPE_text     OPTION_TEXT
 #define TYPE_file     OPTION_FILE
 #define TYPE_texts    OPTION_TEXTS
@@ -18,6 +19,7 @@
 #define TYPE_size     OPTION_SIZE
 #define TYPE_flag     OPTION_FLAG
 #define TYPE_choice   OPTION_CHOICE
+#define TYPE_scalar   OPTION_SCALAR
 #define TYPE_upstream OPTION_UPSTREAM
 #define TYPE_account  OPTION_ACCOUNT
 
@@ -77,6 +79,23 @@ static const struct option outcome_options[] = {
 #define OUTCOME(...) ROW(outcome_settings, __VA_ARGS__)
 #include "options.def"
 };
+static const struct option release_if_options[] = {
+#define RELEASE_IF(...) ROW(release_if, __VA_ARGS__)
+#include "options.def"
+};
+static const struct option condition_options[] = {
+#define CONDITION(...) ROW(condition, __VA_ARGS__)
+#include "options.def"
+};
+static const struct option when_options[] = {
+#define CONDITION(name, ...) ROW_IN(when, name, condition.name, __VA_ARGS__)
+#define WHEN(...)            ROW(when, __VA_ARGS__)
+#include "options.def"
+};
+static const struct option recovery_options[] = {
+#define RECOVERY(...) ROW(recovery_settings, __VA_ARGS__)
+#include "options.def"
+};
 
 #define TABLE(options) options, ARRAY_LEN(options)
 const struct section_table settings_sections[SECTION_COUNT] = {
@@ -94,11 +113,17 @@ const struct section_table settings_sections[SECTION_COUNT] = {
 	[SECTION_ROUTE] = { "a route", TABLE(route_options), { "idempotency" } },
 	[SECTION_IDEMPOTENCY] = { "`idempotency`",
 				  TABLE(idempotency_options),
-				  { "key", "request", "response", "outcome" } },
+				  { "key", "request", "response", "outcome", "recovery" } },
 	[SECTION_KEY] = { "`key`", TABLE(key_options), { 0 } },
 	[SECTION_REQUEST] = { "`request`", TABLE(request_options), { 0 } },
 	[SECTION_RESPONSE] = { "`response`", TABLE(response_options), { 0 } },
-	[SECTION_OUTCOME] = { "`outcome`", TABLE(outcome_options), { 0 } },
+	[SECTION_OUTCOME] = { "`outcome`", TABLE(outcome_options), { "release_if", "when" } },
+	[SECTION_RELEASE_IF] = { "`release_if`", TABLE(release_if_options), { 0 } },
+	[SECTION_CONDITION] = { "a condition", TABLE(condition_options), { 0 } },
+	[SECTION_WHEN] = { "`when`", TABLE(when_options), { 0 } },
+	[SECTION_RECOVERY] = { "`recovery`",
+			       TABLE(recovery_options),
+			       { "found_when", "pending_when" } },
 };
 
 /* The i-th name that a section knows: its options, then its groups. */

@@ -123,3 +123,21 @@ void settings_outcome(struct loader *loader, const struct item *group,
 		idempotency->outcome_of[status] =
 			(unsigned char)outcome_of(&idempotency->outcome, &written, status);
 }
+
+void settings_statuses(struct loader *loader, const struct item *item,
+		       const struct texts *texts, unsigned char by_status[600])
+{
+	for (size_t i = 0; i < texts->n; i++) {
+		unsigned entry = parse(texts->at[i]);
+		unsigned first = entry < STATUS_END / 100 ? entry * 100 : entry;
+		unsigned last = entry < STATUS_END / 100 ? first + 99 : entry;
+
+		if (entry == 0)
+			settings_error(loader, item ? &item->at[i] : NULL,
+				       "\"%s\" is no status: write \"404\", or \"4xx\" for a "
+				       "class, from 200 to 599",
+				       texts->at[i]);
+		for (unsigned status = first; entry && status <= last; status++)
+			by_status[status] = 1;
+	}
+}

@@ -3,6 +3,7 @@
  * A row of `types` is what a type needs: how it is read, how two of it are compared. A default
  * goes the same way as a value of the file, so that it obeys the same range.
  */
+#include "json_text.h"
 #include "settings_internal.h"
 
 #include <arpa/inet.h>
@@ -244,6 +245,27 @@ static bool set_choice(struct loader *loader, const struct option *option,
 	return true;
 }
 
+/* As canonical JSON, since that is what it will be compared with. */
+static bool set_scalar(struct loader *loader, const struct option *option,
+		       const struct item *item, void *field)
+{
+	option_scalar *scalar = field;
+	struct span text = { NULL, 0 };
+
+	if (item->kind == ITEM_TEXT)
+		text = json_quoted(loader->arena, span_of(item->text));
+	else if (item->kind == ITEM_NUMBER)
+		text = json_canonical(loader->arena, arena_format(loader->arena, "%lld",
+								  (long long)item->number));
+	else if (item->kind == ITEM_FLAG)
+		text = span_of(item->number ? "true" : "false");
+	if (!text.at)
+		return wrong(loader, option, item,
+			     "a text in quotes (UTF-8), a whole number, true or false");
+	*scalar = text.at;
+	return true;
+}
+
 static const char *each_upstream(const void *of, size_t i)
 {
 	const struct settings *settings = of;
@@ -379,6 +401,7 @@ static const struct {
 	[OPTION_SIZE] = { set_size, same_number },
 	[OPTION_FLAG] = { set_flag, same_flag },
 	[OPTION_CHOICE] = { set_choice, same_choice },
+	[OPTION_SCALAR] = { set_scalar, same_text },
 	[OPTION_UPSTREAM] = { set_upstream, same_pointer },
 	[OPTION_ACCOUNT] = { set_account, same_pointer },
 };

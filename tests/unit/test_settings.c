@@ -290,10 +290,18 @@ START_TEST(the_example_loads_and_says_what_is_the_default_anyway)
 }
 END_TEST
 
+/* Of another method or contract than the example's. */
+static bool of_another(const char *line, const char *before)
+{
+	return strncmp(line, "# account = \"public\"", 20) == 0 ||
+	       strncmp(before, "# resend:", 9) == 0 || strncmp(before, "# lookup:", 9) == 0;
+}
+
 /* A commented-out setting is one that works, too: its line without the # loads. */
 START_TEST(what_the_example_leaves_out_would_load)
 {
 	struct buf out, all;
+	const char *before = "";
 
 	buf_init(&out, (size_t)1024 * 1024);
 	buf_init(&all, (size_t)1024 * 1024);
@@ -306,11 +314,11 @@ START_TEST(what_the_example_leaves_out_would_load)
 			       strchr("abcdefghijklmnopqrstuvwxyz", at[2]) &&
 			       strncmp(at + 2 + strcspn(at + 2, " \n"), " = ", 3) == 0;
 		bool more = strncmp(at, "#     ", 6) == 0;
-		if (setting &&
-		    strncmp(at, "# account = \"public\"", 20) != 0) /* of the other method */
+		if (setting && !of_another(at, before))
 			at += 2;
 		else if (more)
 			at += 1;
+		before = line + spaces;
 		buf_append(&all, at, len - (size_t)(at - line));
 		buf_byte(&all, '\n');
 	}
@@ -321,6 +329,8 @@ START_TEST(what_the_example_leaves_out_would_load)
 	ck_assert_int_eq(loaded->routes[0].idempotency->lease, 78000);
 	ck_assert_str_eq(loaded->routes[0].idempotency->owner, "orders-oncall@example.com");
 	ck_assert_uint_eq(loaded->routes[0].idempotency->outcome.release.n, 21);
+	ck_assert_uint_eq(loaded->routes[0].idempotency->outcome.n_release_if, 1);
+	ck_assert_uint_eq(loaded->routes[0].idempotency->outcome.n_when, 1);
 	buf_fini(&out);
 	buf_fini(&all);
 }
@@ -355,7 +365,8 @@ END_TEST
 
 START_TEST(the_worked_examples_load_without_a_word)
 {
-	static const char *const names[] = { "conf/orders.conf", "conf/payments.conf" };
+	static const char *const names[] = { "conf/orders.conf", "conf/payments.conf",
+					     "conf/webhooks.conf", "conf/ai.conf" };
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		if (access(names[i], R_OK) != 0) {

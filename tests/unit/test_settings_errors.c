@@ -13,7 +13,7 @@ static const struct {
 	{ "\nworkers = 1 /* x\n", "2: the comment that begins here has no end" },
 	/* names */
 	{ "workres = 2", "1: `workres` is no setting of the file; did you mean `workers`?" },
-	{ "\nrecovery = { }", "2: `recovery` is no setting of the file" },
+	{ "\nrecovery = { }", "2: `recovery` is no setting of the file, but of `idempotency`" },
 	{ "drain_timout = \"1s\"", "1: `drain_timout` is no setting of the file; did you mean "
 				   "`drain_timeout`?" },
 	{ "upstream = { }", "1: `upstream` is no setting of the file, but of a route" },
@@ -21,7 +21,6 @@ static const struct {
 	  "1: `connection` is no setting of `limits`; did you mean "
 	  "`connections`?" },
 	{ ONE_GATED("mode = \"observe\""), "3: `mode` is no setting of `idempotency`" },
-	{ ONE_GATED("key = { from = [] }"), "3: `from` is no setting of `key`" },
 	{ ONE_ROUTE("wait = \"1s\""),
 	  "3: `wait` is no setting of a route, but of `idempotency`" },
 	/* types */
