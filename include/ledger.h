@@ -14,7 +14,7 @@ enum ledger_found {
 	LEDGER_WON,        /* reserved, durably: this entry and no other may forward */
 	LEDGER_COMPLETED,  /* a result is stored; where `retained` it is in `stored` */
 	LEDGER_IN_FLIGHT,  /* somebody has it, under a lease that holds */
-	LEDGER_UNKNOWN,    /* it may have had its effect; nobody knows */
+	LEDGER_UNKNOWN,    /* it may have had its effect; nobody knows: see ledger_claim */
 	LEDGER_RELEASED,   /* seen while waiting: the record ended without effect */
 	LEDGER_STOPPED,    /* nothing may be forwarded or replayed here: `why` says so */
 	LEDGER_UNAVAILABLE /* not reached, too slow, read-only, not durable: `why` says so */
@@ -26,12 +26,23 @@ enum ledger_same {
 	LEDGER_RULES_CHANGED /* compared by other rules, and not the same byte for byte */
 };
 
+/* Who says how a record ended. */
+enum ledger_source {
+	LEDGER_BY_ATTEMPT, /* the upstream, in its answer */
+	LEDGER_BY_LOOKUP,
+	LEDGER_BY_OPERATOR,
+	LEDGER_BY_REPORT,
+	LEDGER_BY_DEADLINE
+};
+
 enum ledger_outcome { LEDGER_COMPLETE, LEDGER_MARK_UNKNOWN, LEDGER_RELEASE };
 
 enum ledger_settled {
 	LEDGER_SETTLED, /* durably */
 	LEDGER_LATE,    /* not within the time given; the ledger goes on by itself */
-	LEDGER_FENCED /* somebody else had ended this attempt before; or it can't be written */
+	/* Somebody else had ended this attempt before: `found` says what the record is now. WON: it
+	 * can't be written. */
+	LEDGER_FENCED
 };
 
 #define LEDGER_REQUEST_ID_BYTES 31 /* "req_", 26 characters of base32, NUL */
@@ -64,7 +75,13 @@ struct ledger_entry {
 	int64_t first_seen;                       /* seconds since 1970, PostgreSQL's clock */
 	int64_t completed_at;                     /* where COMPLETED */
 	int64_t age_ms;                           /* of the record, PostgreSQL's clock */
-	int64_t lease_until_ms; /* where WON, the loop's clock: from before the reserve was sent */
+	/* where WON, the loop's clock: from before the reserve or the claim was sent */
+	int64_t lease_until_ms;
+	unsigned generation;       /* of the record's last attempt; where WON this one's. From 1 on */
+	int64_t tried_ms;          /* where UNKNOWN: since its last resend began; -1: there was none */
+	bool stale;                /* where UNKNOWN: no end of the first attempt is written */
+	bool same_raw;             /* the request is the record's, byte for byte */
+	enum ledger_source source; /* where COMPLETED */
 	bool retained;          /* where COMPLETED: the response is in `stored` */
 	struct http_answer stored; /* status also where not retained but known; 0: not known */
 
@@ -72,7 +89,8 @@ struct ledger_entry {
 	enum ledger_outcome outcome;
 	struct http_answer
 		result; /* COMPLETE: what is stored; fields are the kept ones; a body of NULL: not kept */
-	const char *cause; /* MARK_UNKNOWN, RELEASE: why, a few words */
+	struct span receipt; /* of the answer that is stored; none: len 0 */
+	const char *cause;   /* MARK_UNKNOWN, RELEASE: why, a few words */
 	/* after a settle */
 	enum ledger_settled settled;
 
@@ -83,6 +101,10 @@ struct ledger_entry {
 	bool left;     /* the exchange has its answer */
 	bool answered; /* `done` was called for what was asked */
 	bool waiting;  /* asked by ledger_wait */
+	bool looked_up; /* it waits for what a look-up finds: unknown is no end of it */
+	bool fenced;   /* settled by somebody else; its record is read */
+	bool stopped;  /* no forward for it: only what stands there is told */
+	bool sent;     /* what was asked of a record's later slots has left for PostgreSQL */
 	unsigned char key_hash[16];
 	int64_t op_id, record_op_id; /* this request's own; that of the record found */
 	int32_t day, record_day;     /* partitions, days since 1970 */
@@ -108,10 +130,26 @@ void ledger_flush(struct ledger *ledger);            /* once a turn, at its end 
 
 /* Reserves (account, operation, key). Ends in done, `found` says how, within ledger.timeout. */
 void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry);
+/*
+ * After UNKNOWN, by a contract that allows it: the right to send once more, as the next generation.
+ * Ends in done as a reserve does: WON, or what stands there now.
+ */
+void ledger_claim(struct ledger *ledger, struct ledger_entry *entry);
+/* After UNKNOWN and `stale`, where an execution more is accepted: the record ends, the key is reserved
+ * anew. Ends in done as a reserve does. */
+void ledger_begin_again(struct ledger *ledger, struct ledger_entry *entry);
+/* After UNKNOWN: asks the back office to look it up at once, and waits like ledger_wait; UNKNOWN if
+ * nothing was found. */
+void ledger_look_up(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
 /* After IN_FLIGHT: looks again, for at most wait_ms, until it is anything else. Ends in done. */
 void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
 /* After WON: writes how the attempt ended. Ends in done, after wait_ms at most; the ledger goes on if it must. */
 void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
+/* The key under which the upstream knows a request where it must not learn the client's: 64 hex digits,
+ * a keyed hash of account, operation and key. After WON. */
+#define LEDGER_DERIVED_BYTES 65
+void ledger_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
+			char out[LEDGER_DERIVED_BYTES]);
 /* The exchange has its answer. A reservation that won too late is released. Ends in gone, perhaps at once. */
 void ledger_leave(struct ledger *ledger, struct ledger_entry *entry);
 

@@ -8,6 +8,7 @@
 #define LEDGER_CONNECTIONS_MAX 64
 #define LEDGER_BATCH_BYTES     ((size_t)4 * 1024 * 1024)
 #define LEDGER_TICK_MS         10
+#define LEDGER_IDLE_TICK_MS    400 /* stops are read twice a second */
 #define LEDGER_RENEW_MS        10000
 #define LEDGER_RENEW_LIMIT_MS                                                                  \
 	INT64_C(3000000) /* instance numbers are free again after an hour */
@@ -27,13 +28,29 @@ enum entry_state {
 	ENTRY_TO_FREE, /* the record was released and its key stands: it goes, then again */
 	ENTRY_FREEING,
 	ENTRY_WAITING, /* between two looks */
+	ENTRY_TO_CLAIM, /* wants the next generation */
+	ENTRY_CLAIMING,
+	ENTRY_TO_CLEAR, /* stale, and may be done again: the record ends, then it is reserved anew */
+	ENTRY_CLEARING,
 	ENTRY_TO_SETTLE,
 	ENTRY_SETTLING,
 	ENTRY_TO_CHECK, /* lost its slot: is what stands there ours, after a lost reply? */
-	ENTRY_CHECKING
+	ENTRY_CHECKING,
+	ENTRY_TO_CONCLUDE, /* its end goes into a later slot, or is kept as evidence */
+	ENTRY_CONCLUDING
 };
 
 enum event_kind { EVENT_CLAIM = 1, EVENT_COMPLETED = 2, EVENT_UNKNOWN = 3, EVENT_RELEASED = 4 };
+
+/* What onceward.conclude answers (sql/schema/0002.sql). */
+enum concluded {
+	CONCLUDED = 1,
+	CONCLUDED_COMPLETED_BEFORE,
+	CONCLUDED_UNDER_RESEND,
+	CONCLUDED_RELEASED_BEFORE,
+	CONCLUDED_IN_FLIGHT,
+	CONCLUDED_NO_RECORD
+};
 
 /* What was asked of the instance numbers: a new one, or that ours goes on. */
 enum asked_instance { ASKED_NOTHING, ASKED_CLAIM, ASKED_RENEWAL };
@@ -71,7 +88,7 @@ struct ledger {
 	size_t n_links;
 
 	struct list to_reserve, to_settle, to_read_key, to_read_record, to_check, to_free,
-		waiting;
+		to_late, waiting;
 	struct list busy; /* all entries that are not IDLE */
 	size_t n_busy, n_late;
 	struct loop_timer tick;
@@ -114,6 +131,9 @@ struct ledger {
 	atomic_bool up, durable;
 	const char *_Atomic why;
 
+	struct stops *stops;    /* ledger_stops.c's */
+	int64_t late_at_ms;     /* no later slots before: the last try failed */
+
 	struct pg_params params;
 	struct ledger_entry **sorted; /* scratch, of batch_max */
 };
@@ -134,6 +154,8 @@ void entry_found(struct ledger *ledger, struct ledger_entry *entry, enum ledger_
 void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
 		   enum ledger_settled settled);
 void entry_won(struct ledger *ledger, struct ledger_entry *entry);
+/* Somebody else ended the attempt: reads how, if its exchange still wants to know. */
+void entry_fenced(struct ledger *ledger, struct ledger_entry *entry);
 
 /* ledger_send.c: the statements of a batch, between pg_begin and pg_end */
 void batch_send(struct ledger *ledger, struct batch *batch);
@@ -148,6 +170,21 @@ void ledger_read(struct ledger *ledger);
 void waiters_look_later(struct ledger *ledger, struct ledger_entry *entry);
 void waiters_wake(struct ledger *ledger, int64_t op_id);
 void waiters_due(struct ledger *ledger, int64_t now_ms);
+
+/* ledger_late.c: claims, and ends beyond the first slot */
+void ledger_late(struct ledger *ledger);
+
+/* ledger_stops.c */
+struct stops *stops_new(struct ledger *ledger);
+void stops_free(struct stops *stops);
+void stops_poll(struct ledger *ledger, int64_t now_ms); /* when it is due */
+bool stops_known(const struct ledger *ledger);          /* read within the last two seconds */
+/* NULL: the entry may be forwarded; else why not, and as what it is found then. */
+const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,
+			 enum ledger_found *found);
+void stops_all(struct ledger *ledger); /* nothing more, until they have been read anew */
+/* A stored response is not what was stored: said durably, so that people see it. */
+void stops_raise_mismatch(struct ledger *ledger, const struct ledger_entry *entry);
 
 /* ledger_leftover.c */
 void ledger_free_keys(struct ledger *ledger);
@@ -182,7 +219,7 @@ bool keys_compare(struct ledger *ledger, struct ledger_entry *entry,
 
 /* What the hash of a row is over, beside whose it is. */
 struct row {
-	unsigned status;
+	unsigned slot, status;
 	struct span fields, body; /* a body of NULL: not kept */
 };
 
@@ -212,5 +249,7 @@ bool row_parse_fields(struct arena *arena, struct span text, struct http_fields 
 void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
 	      const struct row *row, unsigned char out[32]);
 /* Does a completed record's row fit its hash, for this request's account, operation and key? Parses `fields`. */
-bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fields,
+bool row_fits(struct ledger *ledger, struct ledger_entry *entry, const struct row *row,
 	      struct span hash);
+void row_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
+		     char out[LEDGER_DERIVED_BYTES]);

@@ -50,6 +50,19 @@ enum metrics_cause {
 	CAUSE_LEASE,
 	CAUSE_COUNT
 };
+/* operations_stopped{reason}; the last is what a later version may write */
+enum metrics_stop {
+	STOP_DUPLICATE_EFFECT,
+	STOP_LATE_EFFECT,
+	STOP_REPLAY_MISMATCH,
+	STOP_HISTORY_LOST,
+	STOP_UNKNOWN_AGE,
+	STOP_OPERATOR,
+	STOP_OTHER,
+	STOP_COUNT
+};
+/* The reason as it stands in the ledger. */
+const char *metrics_stop_name(enum metrics_stop reason);
 
 /* All threads' sums, in Prometheus text exposition format 0.0.4. */
 void metrics_render(struct buf *out);

@@ -26,6 +26,7 @@ enum metrics_labels {
 	LABELS_operation_verdict,
 	LABELS_step,
 	LABELS_cause,
+	LABELS_stop,
 	LABELS_version
 };
 

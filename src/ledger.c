@@ -70,6 +70,10 @@ void entry_found(struct ledger *ledger, struct ledger_entry *entry, enum ledger_
 		entry->found = found;
 		entry->why = why;
 	}
+	if (entry->fenced) {
+		entry_settled(ledger, entry, LEDGER_FENCED);
+		return;
+	}
 	metrics_observe(ledger->metrics, METRIC_ledger_seconds, STEP_RESERVE,
 			loop_now_us(ledger->loop) - entry->asked_us);
 	entry_conclude(ledger, entry);
@@ -88,29 +92,55 @@ void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
 	entry_conclude(ledger, entry);
 }
 
+void entry_fenced(struct ledger *ledger, struct ledger_entry *entry)
+{
+	if (entry->answered) {
+		entry_settled(ledger, entry, LEDGER_FENCED);
+		return;
+	}
+	entry->fenced = true;
+	entry->waiting = false;
+	if (entry->generation == 1) {
+		entry->record_op_id = entry->op_id;
+		entry->record_day = entry->day;
+	}
+	entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
+}
+
+/* The first attempt's end goes into the first slot, with many; a later one's by itself. */
 static void settle(struct ledger *ledger, struct ledger_entry *entry)
 {
-	if (entry->outcome == LEDGER_COMPLETE) {
-		struct row row = { entry->result.status, { NULL, 0 }, entry->result.body };
-
-		row.fields = entry->fields = row_fields(entry->arena, &entry->result.fields);
-		row_hash(ledger, entry, entry->op_id, &row, entry->hash);
+	if (entry->outcome == LEDGER_COMPLETE)
+		entry->fields = row_fields(entry->arena, &entry->result.fields);
+	if (entry->generation > 1) {
+		entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CONCLUDE);
+		return;
 	}
+	if (entry->outcome == LEDGER_COMPLETE)
+		row_hash(ledger, entry, entry->op_id,
+			 &(struct row){ 1, entry->result.status, entry->fields,
+					entry->result.body },
+			 entry->hash);
 	entry_queue(ledger, entry, &ledger->to_settle, ENTRY_TO_SETTLE);
 }
 
-/* Reserved, durably. Where its exchange has given up, the reservation is given back. */
+/*
+ * Reserved, or claimed, durably. Where its exchange has given up, a reservation is given back; of
+ * a claim nothing is ever free again (CONTRACT 5), so it ends as what it was: unknown.
+ */
 void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 {
-	row_request_id(ledger, entry->op_id, entry->day, entry->request_id);
+	if (entry->generation == 1)
+		row_request_id(ledger, entry->op_id, entry->day, entry->request_id);
 	if (entry->answered) {
-		entry->outcome = LEDGER_RELEASE;
+		entry->outcome = entry->generation == 1 ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
 		entry->cause = "the ledger answered too late";
 		count_late(ledger, 1);
 		settle(ledger, entry);
 		return;
 	}
-	entry->first_seen = op_id_ms(entry->op_id) / 1000;
+	if (entry->generation == 1)
+		entry->first_seen = op_id_ms(entry->op_id) / 1000;
 	entry->lease_until_ms = entry->sent_ms + entry->idempotency->lease;
 	entry_found(ledger, entry, LEDGER_WON, NULL);
 }
@@ -138,22 +168,61 @@ void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry)
 	list_init(&entry->link);
 	list_init(&entry->busy_link);
 	entry->state = ENTRY_IDLE;
-	entry->left = entry->waiting = entry->doubt = false;
+	entry->left = entry->waiting = entry->looked_up = entry->doubt = false;
+	entry->fenced = entry->stopped = entry->sent = false;
 	entry->sent_ms = entry->op_id = entry->record_op_id = 0;
 	entry->tries = 0;
+	entry->generation = 1;
 	entry->request_id[0] = 0;
 	ask(ledger, entry, ledger->settings->ledger.timeout);
 	entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
 }
 
-void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+void ledger_claim(struct ledger *ledger, struct ledger_entry *entry)
 {
-	assert(entry->found == LEDGER_IN_FLIGHT);
+	assert(entry->found == LEDGER_UNKNOWN && entry->record_op_id);
+	ask(ledger, entry, ledger->settings->ledger.timeout);
+	entry->waiting = entry->sent = false;
+	entry->generation++;
+	entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CLAIM);
+}
+
+void ledger_begin_again(struct ledger *ledger, struct ledger_entry *entry)
+{
+	assert(entry->found == LEDGER_UNKNOWN && entry->stale);
+	ask(ledger, entry, ledger->settings->ledger.timeout);
+	entry->waiting = entry->sent = false;
+	entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CLEAR);
+}
+
+static void wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+{
 	ask(ledger, entry, wait_ms);
 	entry->waiting = true;
 	entry->poll_every_ms = 10;
 	entry->poll_at_ms = loop_now(ledger->loop) + entry->poll_every_ms;
 	entry_queue(ledger, entry, &ledger->waiting, ENTRY_WAITING);
+}
+
+void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+{
+	assert(entry->found == LEDGER_IN_FLIGHT);
+	wait(ledger, entry, wait_ms);
+}
+
+void ledger_look_up(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+{
+	assert(entry->found == LEDGER_UNKNOWN);
+	entry->looked_up = true;
+	entry->sent = false; /* the back office is asked with the first look */
+	wait(ledger, entry, wait_ms);
+}
+
+void ledger_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
+			char out[LEDGER_DERIVED_BYTES])
+{
+	assert(entry->found == LEDGER_WON);
+	row_derived_key(ledger, entry, out);
 }
 
 void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
@@ -186,17 +255,20 @@ static bool never_sent(const struct ledger_entry *entry)
 /* Is it certain that no row is this entry's, and does no read under way hold it? */
 static bool nothing_left_behind(const struct ledger_entry *entry)
 {
-	return never_sent(entry) || entry->state == ENTRY_WAITING ||
-	       entry->state == ENTRY_TO_READ_RECORD || entry->state == ENTRY_TO_FREE;
+	bool late = entry->state == ENTRY_TO_CLAIM || entry->state == ENTRY_TO_CLEAR;
+
+	return never_sent(entry) || entry->state == ENTRY_WAITING || (late && !entry->sent) ||
+	       (entry->state == ENTRY_TO_READ_RECORD && !entry->fenced) ||
+	       entry->state == ENTRY_TO_FREE;
 }
 
 /* The exchange has waited long enough. What it asked for goes on where it may have an effect. */
 static void give_up(struct ledger *ledger, struct ledger_entry *entry)
 {
-	bool settling = entry->state >= ENTRY_TO_SETTLE;
+	bool settling = entry->state >= ENTRY_TO_SETTLE || entry->fenced;
 
-	if (!settling)
-		entry->found = entry->waiting ? LEDGER_IN_FLIGHT : LEDGER_UNAVAILABLE;
+	if (!settling && !entry->waiting)
+		entry->found = LEDGER_UNAVAILABLE;
 	entry->settled = LEDGER_LATE;
 	entry->why = atomic_load(&ledger->why);
 	if (!entry->why)
@@ -219,6 +291,7 @@ static void tick(struct loop_timer *timer)
 	instance_renew(ledger, now);
 	session_recheck(ledger);
 	keys_look(ledger, now);
+	stops_poll(ledger, now);
 	waiters_due(ledger, now);
 	for (struct list *at = ledger->busy.next; at != &ledger->busy; at = next) {
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, busy_link);
@@ -228,7 +301,7 @@ static void tick(struct loop_timer *timer)
 			give_up(ledger, entry);
 	}
 	loop_timer(ledger->loop, &ledger->tick,
-		   ledger->n_busy ? LEDGER_TICK_MS : LEDGER_RENEW_MS / 10);
+		   ledger->n_busy ? LEDGER_TICK_MS : LEDGER_IDLE_TICK_MS);
 }
 
 /* Away for longer than a request may wait: no use to let it wait. */
@@ -261,6 +334,7 @@ void ledger_flush(struct ledger *ledger)
 	refuse_while_away(ledger);
 	ledger_read(ledger);
 	ledger_free_keys(ledger);
+	ledger_late(ledger);
 	ledger_write(ledger);
 	for (size_t i = 0; i < ledger->n_links; i++)
 		pg_flush(ledger->links[i].pg);
@@ -311,7 +385,8 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	struct list *const lists[] = { &ledger->to_reserve,  &ledger->to_settle,
 				       &ledger->to_read_key, &ledger->to_read_record,
 				       &ledger->to_check,    &ledger->to_free,
-				       &ledger->waiting,     &ledger->busy };
+				       &ledger->to_late,     &ledger->waiting,
+				       &ledger->busy };
 
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
 		list_init(lists[i]);
@@ -329,6 +404,7 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	ledger->limit = ledger->read_limit = (size_t)settings->ledger.batch_max;
 	ledger->sorted = mem_alloc(ledger->limit * sizeof(struct ledger_entry *));
 	ledger->row_hasher = hash_new();
+	ledger->stops = stops_new(ledger);
 	ledger->tick.due = tick;
 	ledger->down_since_ms = loop_now(loop);
 	pg_params_init(&ledger->params);
@@ -350,6 +426,7 @@ void ledger_free(struct ledger *ledger)
 	loop_timer_stop(ledger->loop, &ledger->tick);
 	pg_params_fini(&ledger->params);
 	hash_free(ledger->row_hasher);
+	stops_free(ledger->stops);
 	if (ledger->key_hasher)
 		hash_free(ledger->key_hasher);
 	mem_free(ledger->sorted);

@@ -122,10 +122,11 @@ bool keys_compare(struct ledger *ledger, struct ledger_entry *entry,
 		met(ledger, record->key_id);
 		return false;
 	}
+	entry->same_raw = span_equal(record->raw, raw);
 	if (record->rules_id == entry->idempotency->rules.id)
 		entry->same = span_equal(record->canonical, canonical) ? LEDGER_SAME
 								       : LEDGER_DIFFERENT;
 	else
-		entry->same = span_equal(record->raw, raw) ? LEDGER_SAME : LEDGER_RULES_CHANGED;
+		entry->same = entry->same_raw ? LEDGER_SAME : LEDGER_RULES_CHANGED;
 	return true;
 }

@@ -114,7 +114,9 @@ static void unreadable(struct ledger *ledger, struct ledger_entry *entry)
 static void put_back(struct ledger *ledger, struct ledger_entry *entry, struct list *queue,
 		     enum entry_state state)
 {
-	if (entry->answered && state == ENTRY_TO_READ_RECORD)
+	if (entry->answered && entry->fenced)
+		entry_settled(ledger, entry, LEDGER_FENCED);
+	else if (entry->answered && state == ENTRY_TO_READ_RECORD)
 		entry_conclude(ledger, entry);
 	else
 		entry_queue(ledger, entry, queue, state);
@@ -213,8 +215,14 @@ static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
 /* It was there when the insert lost, and is gone: released or purged meanwhile. Try again. */
 static void key_gone(struct ledger *ledger, struct ledger_entry *entry)
 {
+	enum ledger_found found = LEDGER_STOPPED;
+	const char *why = entry->stopped ? stops_refuse(ledger, entry, &found) : NULL;
+
+	entry->stopped = false;
 	if (entry->answered) {
 		entry_conclude(ledger, entry);
+	} else if (why) {
+		entry_found(ledger, entry, found, why);
 	} else if (entry->tries++ < LEDGER_RESERVE_TRIES) {
 		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
 	} else {
@@ -305,7 +313,13 @@ enum {
 	R_WRITER,
 	R_AT,
 	R_LEASE_LEFT,
-	R_LEFT_OUT
+	R_LEFT_OUT,
+	R_SLOT,
+	R_SOURCE,
+	R_GENERATION,
+	R_TRIED,
+	R_EXPIRES,
+	R_EXPIRED
 };
 
 /* A poll need not look at a lease that was seen to hold longer. */
@@ -314,28 +328,33 @@ static bool lease_is_due(const struct ledger *ledger, const struct ledger_entry 
 	return !entry->waiting || loop_now(ledger->loop) >= entry->lease_ends_ms;
 }
 
-/* No end of it is written: whether it still runs its lease says, by PostgreSQL's clock. */
-static void no_event(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
-		     size_t row)
+/* Nobody knows. Who waits for what a look-up finds waits on. */
+static void unknown(struct ledger *ledger, struct ledger_entry *entry)
 {
-	bool known = !pg_is_null(rows, row, R_LEASE_LEFT);
-	int64_t left = known ? pg_int(rows, row, R_LEASE_LEFT) : 0;
-	bool running = left > 0 || !entry->looked_at_lease;
+	if (entry->looked_up && entry->waiting && !entry->answered)
+		waiters_look_later(ledger, entry);
+	else
+		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
+}
+
+/* No end of its last attempt is written: whether it still runs its lease says, by PostgreSQL's clock. */
+static void no_end(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
+		   size_t row)
+{
+	bool asked = entry->looked_at_lease || !pg_is_null(rows, row, R_KIND);
+	int64_t left =
+		pg_is_null(rows, row, R_LEASE_LEFT) ? 0 : pg_int(rows, row, R_LEASE_LEFT);
+	bool running = left > 0 || !asked;
 
 	if (left > 0)
 		entry->lease_ends_ms = loop_now(ledger->loop) + left;
-	if (running && entry->waiting && !entry->answered) {
+	entry->stale = pg_is_null(rows, row, R_KIND) && !running;
+	if (running && entry->waiting && !entry->answered)
 		waiters_look_later(ledger, entry);
-	} else if (running) {
+	else if (running)
 		entry_found(ledger, entry, LEDGER_IN_FLIGHT, NULL);
-	} else if (!known &&
-		   entry->expired) { /* the day was dropped: completed, for all we know */
-		entry->retained = false;
-		entry->stored.status = 0;
-		entry_found(ledger, entry, LEDGER_COMPLETED, NULL);
-	} else {
-		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
-	}
+	else
+		unknown(ledger, entry);
 }
 
 static struct span copy(struct ledger_entry *entry, struct pg_rows *rows, size_t row,
@@ -349,17 +368,27 @@ static struct span copy(struct ledger_entry *entry, struct pg_rows *rows, size_t
 static void completed(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
 		      size_t row)
 {
-	struct span fields = copy(entry, rows, row, R_FIELDS);
+	struct row stored = { (unsigned)pg_int(rows, row, R_SLOT), 0,
+			      copy(entry, rows, row, R_FIELDS), copy(entry, rows, row, R_BODY) };
 
-	entry->completed_at = pg_int(rows, row, R_AT);
-	entry->stored = (struct http_answer){ .status = (unsigned)pg_int(rows, row, R_STATUS),
-					      .body = copy(entry, rows, row, R_BODY) };
-	entry->retained = entry->stored.body.at && !entry->expired;
-	if (entry->same == LEDGER_SAME &&
-	    !row_fits(ledger, entry, fields, pg_bytes(rows, row, R_HASH))) {
+	entry->completed_at = pg_is_null(rows, row, R_AT) ? 0 : pg_int(rows, row, R_AT);
+	entry->source = (enum ledger_source)pg_int(rows, row, R_SOURCE);
+	if (!pg_is_null(rows, row, R_STATUS))
+		stored.status = (unsigned)pg_int(rows, row, R_STATUS);
+	if (!pg_is_null(rows, row, R_EXPIRES)) { /* it counts from its resolution */
+		entry->expires_at = pg_int(rows, row, R_EXPIRES);
+		entry->expired = pg_int(rows, row, R_EXPIRED) != 0;
+	}
+	entry->stored = (struct http_answer){ .status = stored.status, .body = stored.body };
+	entry->retained = stored.body.at && !entry->expired;
+	if (pg_is_null(rows, row, R_HASH)) { /* its response went, by its time or by request */
+		entry->retained = false;
+	} else if (entry->same == LEDGER_SAME &&
+		   !row_fits(ledger, entry, &stored, pg_bytes(rows, row, R_HASH))) {
 		metrics_add(ledger->metrics, METRIC_replay_mismatches_total, 0, 1);
 		log_error(ledger->who, "the stored response of %s does not fit its hash",
 			  entry->request_id);
+		stops_raise_mismatch(ledger, entry);
 		entry_found(ledger, entry, LEDGER_STOPPED,
 			    "its stored response does not fit its hash");
 		return;
@@ -371,7 +400,8 @@ static void completed(struct ledger *ledger, struct ledger_entry *entry, struct 
  * fresh request sees to it that the key is free, and tries again. */
 static void released(struct ledger *ledger, struct ledger_entry *entry)
 {
-	if (entry->waiting || entry->answered || entry->tries++ >= LEDGER_RESERVE_TRIES)
+	if (entry->waiting || entry->fenced || entry->answered || entry->stopped ||
+	    entry->tries++ >= LEDGER_RESERVE_TRIES)
 		entry_found(ledger, entry, LEDGER_RELEASED, NULL);
 	else
 		entry_queue(ledger, entry, &ledger->to_free, ENTRY_TO_FREE);
@@ -380,8 +410,12 @@ static void released(struct ledger *ledger, struct ledger_entry *entry)
 static void record_found(struct ledger *ledger, struct ledger_entry *entry,
 			 struct pg_rows *rows, size_t row)
 {
-	if (pg_is_null(rows, row, R_KIND)) {
-		no_event(ledger, entry, rows, row);
+	if (!entry->fenced) /* else it is its own attempt's */
+		entry->generation = (unsigned)pg_int(rows, row, R_GENERATION);
+	entry->tried_ms = pg_is_null(rows, row, R_TRIED) ? -1 : pg_int(rows, row, R_TRIED);
+	entry->stale = false;
+	if (pg_is_null(rows, row, R_KIND) || pg_int(rows, row, R_KIND) == EVENT_CLAIM) {
+		no_end(ledger, entry, rows, row);
 		return;
 	}
 	if (pg_int(rows, row, R_LEFT_OUT)) {
@@ -396,7 +430,7 @@ static void record_found(struct ledger *ledger, struct ledger_entry *entry,
 		released(ledger, entry);
 		break;
 	default: /* unknown; or what a later version writes, which is no permission to send */
-		entry_found(ledger, entry, LEDGER_UNKNOWN, NULL);
+		unknown(ledger, entry);
 		break;
 	}
 }
@@ -411,7 +445,12 @@ static void checked(struct ledger *ledger, struct ledger_entry *entry, struct pg
 		    pg_int(rows, row, R_WRITER) == ledger->token &&
 		    pg_int(rows, row, R_KIND) == kinds[entry->outcome];
 
-	entry_settled(ledger, entry, ours ? LEDGER_SETTLED : LEDGER_FENCED);
+	if (ours)
+		entry_settled(ledger, entry, LEDGER_SETTLED);
+	else if (entry->outcome == LEDGER_COMPLETE) /* it is evidence, and may still decide */
+		entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CONCLUDE);
+	else
+		entry_fenced(ledger, entry);
 }
 
 /* A row comes back for every id that was asked for, with its place in the array. */

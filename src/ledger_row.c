@@ -153,7 +153,7 @@ void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t o
 	unsigned char numbers[13];
 
 	put_big_endian(numbers, (uint64_t)op_id, 8);
-	put_big_endian(numbers + 8, 1, 2); /* the slot */
+	put_big_endian(numbers + 8, row->slot, 2);
 	put_big_endian(numbers + 10, row->status, 2);
 	numbers[12] = row->body.at != NULL;
 	hash_reset(hash);
@@ -167,15 +167,35 @@ void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t o
 }
 
 /* Does the row say what was written, for whom it was written? */
-bool row_fits(struct ledger *ledger, struct ledger_entry *entry, struct span fields,
+bool row_fits(struct ledger *ledger, struct ledger_entry *entry, const struct row *row,
 	      struct span hash)
 {
 	unsigned char due[32];
 
-	row_hash(ledger, entry, entry->record_op_id,
-		 &(struct row){ entry->stored.status, fields, entry->stored.body }, due);
+	row_hash(ledger, entry, entry->record_op_id, row, due);
 	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
-	       row_parse_fields(entry->arena, fields, &entry->stored.fields);
+	       row_parse_fields(entry->arena, row->fields, &entry->stored.fields);
+}
+
+/* Never the same as a key hash: a word stands in front. */
+void row_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
+		     char out[LEDGER_DERIVED_BYTES])
+{
+	static const char digits[] = "0123456789abcdef";
+	struct hash *hash = ledger->key_hasher;
+	unsigned char full[32];
+
+	hash_reset(hash);
+	hash_add_span(hash, SPAN("forwarded key"));
+	hash_add_span(hash, entry->account);
+	hash_add_span(hash, span_of(entry->idempotency->operation));
+	hash_add_span(hash, entry->key);
+	hash_end(hash, full);
+	for (size_t i = 0; i < sizeof(full); i++) {
+		out[2 * i] = digits[full[i] >> 4];
+		out[2 * i + 1] = digits[full[i] & 15];
+	}
+	out[LEDGER_DERIVED_BYTES - 1] = 0;
 }
 
 int entry_by_key_hash(const void *a, const void *b)

@@ -161,6 +161,11 @@ static void row_hash_of(struct pg_params *params, const struct ledger_entry *ent
 	add_or_null(params, completes(entry), hash);
 }
 
+static void receipt(struct pg_params *params, const struct ledger_entry *entry)
+{
+	add_or_null(params, completes(entry) && entry->receipt.len, entry->receipt);
+}
+
 static void cause(struct pg_params *params, const struct ledger_entry *entry)
 {
 	add_or_null(params, entry->cause != NULL, span_of(entry->cause));
@@ -237,7 +242,7 @@ static void send_completions(struct ledger *ledger, struct batch *batch)
 	static const struct column columns[] = {
 		{ PG_INT8, op_id },        { PG_DATE, day },     { PG_INT2, kind },
 		{ PG_INT2, status },       { PG_BYTEA, fields }, { PG_BYTEA, body },
-		{ PG_BYTEA, row_hash_of }, { PG_BYTEA, cause },
+		{ PG_BYTEA, row_hash_of }, { PG_BYTEA, receipt }, { PG_BYTEA, cause },
 	};
 	size_t n = sort(ledger, &batch->completions, entry_by_op_id);
 
@@ -246,6 +251,30 @@ static void send_completions(struct ledger *ledger, struct batch *batch)
 	add_columns(ledger, columns, ARRAY_LEN(columns), n);
 	batch->settle_step = (int)batch->transaction.steps;
 	pg_send(batch->link->pg, QUERY_settle, &ledger->params);
+}
+
+/* Receipts that may stand under one key only. */
+static void send_receipts(struct ledger *ledger, struct batch *batch)
+{
+	static const struct column columns[] = {
+		{ PG_INT8, op_id },    { PG_BYTEA, account },  { PG_BYTEA, operation },
+		{ PG_BYTEA, receipt }, { PG_INT8, tombstone },
+	};
+	size_t n = 0;
+
+	for (struct list *at = batch->completions.next; at != &batch->completions;
+	     at = at->next) {
+		struct ledger_entry *entry = entry_of(at);
+
+		if (completes(entry) && entry->receipt.len &&
+		    entry->idempotency->response.receipt_unique)
+			ledger->sorted[n++] = entry;
+	}
+	if (!n)
+		return;
+	pg_params_clear(&ledger->params);
+	add_columns(ledger, columns, ARRAY_LEN(columns), n);
+	pg_send(batch->link->pg, QUERY_receipts_add, &ledger->params);
 }
 
 static void send_releases(struct ledger *ledger, struct batch *batch)
@@ -273,6 +302,7 @@ void batch_send(struct ledger *ledger, struct batch *batch)
 	if (batch->n_completions) {
 		send_listing(ledger, batch);
 		send_completions(ledger, batch);
+		send_receipts(ledger, batch);
 	}
 	if (batch->n_releases)
 		send_releases(ledger, batch);

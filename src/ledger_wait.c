@@ -14,8 +14,34 @@ void waiters_look_later(struct ledger *ledger, struct ledger_entry *entry)
 	entry_queue(ledger, entry, &ledger->waiting, ENTRY_WAITING);
 }
 
+static void poked(struct pg_transaction *transaction)
+{
+	mem_free(transaction);
+}
+
+/* The back office is asked to look the record up now. If that does not get through it looks by
+ * itself, some time later. */
+static void poke(struct ledger *ledger, struct ledger_entry *entry)
+{
+	struct ledger_link *link = ledger_any_link(ledger);
+	struct pg_transaction *transaction = NULL;
+
+	entry->sent = true;
+	if (!link)
+		return;
+	transaction = mem_alloc(sizeof(*transaction));
+	transaction->done = poked;
+	pg_begin(link->pg, transaction);
+	pg_params_clear(&ledger->params);
+	pg_add_int(&ledger->params, PG_INT8, entry->record_op_id);
+	pg_send(link->pg, QUERY_late_poke, &ledger->params);
+	pg_end(link->pg);
+}
+
 static void look(struct ledger *ledger, struct ledger_entry *entry)
 {
+	if (entry->looked_up && !entry->sent)
+		poke(ledger, entry);
 	entry_queue(ledger, entry, &ledger->to_read_record, ENTRY_TO_READ_RECORD);
 }
 

@@ -53,6 +53,19 @@ static void take_settles(struct ledger *ledger, struct batch *batch, struct room
 	}
 }
 
+/* Nothing may be forwarded for it; what stands under its key is told all the same. */
+static void look_only(struct ledger *ledger, struct ledger_entry *entry)
+{
+	entry->stopped = true;
+	row_key_hash(ledger, entry);
+	entry_queue(ledger, entry, &ledger->to_read_key, ENTRY_TO_READ_KEY);
+}
+
+static bool may_reserve(const struct ledger *ledger)
+{
+	return ledger_ready(ledger) && stops_known(ledger);
+}
+
 static void take_reserves(struct ledger *ledger, struct batch *batch, struct room *room)
 {
 	while (fits(ledger, room, &ledger->to_reserve)) {
@@ -63,6 +76,11 @@ static void take_reserves(struct ledger *ledger, struct batch *batch, struct roo
 		if (why && !entry->doubt) {
 			room->rows--;
 			entry_found(ledger, entry, refused, why);
+			continue;
+		}
+		if (!entry->doubt && stops_refuse(ledger, entry, &refused)) {
+			room->rows--;
+			look_only(ledger, entry);
 			continue;
 		}
 		if (!entry->op_id) {
@@ -339,11 +357,11 @@ void ledger_write(struct ledger *ledger)
 		if (link->batch || !link->checked || !pg_up(link->pg))
 			continue;
 		if (list_empty(&ledger->to_settle) &&
-		    (list_empty(&ledger->to_reserve) || !ledger_ready(ledger)))
+		    (list_empty(&ledger->to_reserve) || !may_reserve(ledger)))
 			return;
 		batch = batch_new(link);
 		take_settles(ledger, batch, &room);
-		if (ledger_ready(ledger) && !(ledger->settles_alone && room.rows))
+		if (may_reserve(ledger) && !(ledger->settles_alone && room.rows))
 			take_reserves(ledger, batch, &room);
 		if (room.rows)
 			send(ledger, batch);

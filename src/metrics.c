@@ -56,6 +56,16 @@ static const char *const version_names[] = { ONCEWARD_VERSION };
 _Static_assert(ARRAY_LEN(verdict_names) <= 64, "METRICS_PAIR has six bits for the verdict");
 _Static_assert(ARRAY_LEN(step_names) == STEP_COUNT, "each step has a name");
 _Static_assert(ARRAY_LEN(cause_names) == CAUSE_COUNT, "each cause has a name");
+static const char *const stop_names[] = {
+	[STOP_DUPLICATE_EFFECT] = "duplicate_effect",
+	[STOP_LATE_EFFECT] = "late_effect",
+	[STOP_REPLAY_MISMATCH] = "replay_mismatch",
+	[STOP_HISTORY_LOST] = "history_lost",
+	[STOP_UNKNOWN_AGE] = "unknown_age",
+	[STOP_OPERATOR] = "operator",
+	[STOP_OTHER] = "other",
+};
+_Static_assert(ARRAY_LEN(stop_names) == STOP_COUNT, "each reason of a stop has a name");
 
 const struct metrics_kind_is metrics_kinds[] = {
 	[KIND_counter] = { "counter", NULL, 0, 1 },
@@ -73,6 +83,7 @@ const struct metrics_labels_are metrics_labels[] = {
 				       true },
 	[LABELS_step] = { "step", step_names, STEP_COUNT, false },
 	[LABELS_cause] = { "cause", cause_names, CAUSE_COUNT, true },
+	[LABELS_stop] = { "reason", stop_names, STOP_COUNT, false },
 	[LABELS_version] = { "version", version_names, 1, false },
 };
 
@@ -282,6 +293,11 @@ const char *metrics_operation_name(unsigned operation)
 	pthread_mutex_unlock(&process.lock);
 	assert(name); /* else the label came from nowhere */
 	return name;
+}
+
+const char *metrics_stop_name(enum metrics_stop reason)
+{
+	return stop_names[reason];
 }
 
 /* What has no labels says 0 before anything has happened. */

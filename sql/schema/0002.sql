@@ -23,6 +23,10 @@ ALTER TABLE onceward.attention
   ADD COLUMN due_at       timestamptz,                            -- when it is looked up next; NULL: at once
   ADD COLUMN not_found_at timestamptz,                            -- since when lookups find nothing, after the lease
   ADD COLUMN alerted      boolean  NOT NULL DEFAULT false;
+
+-- A stop that concerns one record alone: its stored response is not what was stored.
+ALTER TABLE onceward.stop ADD COLUMN op_id bigint;
+
 CREATE INDEX attention_claim ON onceward.attention (claim_until) WHERE state = 2;
 
 -- SHA-256 over what a row says and for whom; the same bytes as the gateway's (src/ledger_row.c).
@@ -90,21 +94,24 @@ END $$;
 
 -- Something has happened that must not: no forward any more until a person has looked. An account of an
 -- operation first; the third account makes it the whole operation. operation NULL: everything.
-CREATE FUNCTION onceward.raise_stop(operation text, account bytea, reason text, detail text, raised_by text)
+CREATE FUNCTION onceward.raise_stop(operation text, account bytea, reason text, detail text, raised_by text,
+                                    op_id bigint DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('onceward stops'));
   IF EXISTS (SELECT FROM onceward.stop AS s
              WHERE s.ended_at IS NULL AND s.reason = raise_stop.reason
                AND s.operation IS NOT DISTINCT FROM raise_stop.operation
+               AND s.op_id IS NOT DISTINCT FROM raise_stop.op_id
                AND (s.account IS NULL OR s.account = raise_stop.account)) THEN
     RETURN;
   END IF;
-  INSERT INTO onceward.stop (operation, account, reason, detail, raised_by)
-  VALUES (raise_stop.operation, raise_stop.account, raise_stop.reason, raise_stop.detail, raise_stop.raised_by);
-  IF raise_stop.account IS NOT NULL AND
+  INSERT INTO onceward.stop (operation, account, reason, detail, raised_by, op_id)
+  VALUES (raise_stop.operation, raise_stop.account, raise_stop.reason, raise_stop.detail, raise_stop.raised_by, raise_stop.op_id);
+  IF raise_stop.account IS NOT NULL AND raise_stop.op_id IS NULL AND
      (SELECT count(*) FROM onceward.stop AS s
-      WHERE s.ended_at IS NULL AND s.reason = raise_stop.reason AND s.operation = raise_stop.operation) >= 3 THEN
+      WHERE s.ended_at IS NULL AND s.op_id IS NULL AND s.reason = raise_stop.reason
+        AND s.operation = raise_stop.operation) >= 3 THEN
     INSERT INTO onceward.stop (operation, reason, detail, raised_by)
     VALUES (raise_stop.operation, raise_stop.reason, 'three accounts were stopped for the same reason', raise_stop.raised_by);
   END IF;

@@ -59,6 +59,16 @@ void metrics_observe_count(struct metrics *metrics, enum metric metric, unsigned
 	counted[metric]++;
 }
 
+const char *metrics_stop_name(enum metrics_stop reason)
+{
+	static const char *const names[STOP_COUNT] = {
+		"duplicate_effect", "late_effect", "replay_mismatch", "history_lost",
+		"unknown_age",      "operator",    "other",
+	};
+
+	return names[reason];
+}
+
 static char logged[65536]; /* the first of what was said */
 static unsigned errors;    /* lines of that level */
 
