@@ -424,7 +424,11 @@ static void record_found(struct ledger *ledger, struct ledger_entry *entry,
 	}
 	switch (pg_int(rows, row, R_KIND)) {
 	case EVENT_COMPLETED:
-		completed(ledger, entry, rows, row);
+		/* Before its time nothing of a record goes: then it was lost. */
+		if (pg_is_null(rows, row, R_STATUS) && !entry->expired)
+			unknown(ledger, entry);
+		else
+			completed(ledger, entry, rows, row);
 		break;
 	case EVENT_RELEASED:
 		released(ledger, entry);

@@ -576,7 +576,7 @@ BEGIN
     FROM found AS f)
   SELECT w.place,
          CASE WHEN w.kind IS NULL AND w.look = 1 AND w.lease_left IS NULL
-                   AND read_records.day < (now() AT TIME ZONE 'UTC')::date
+                   AND read_records.day <= (now() AT TIME ZONE 'UTC')::date
                    AND NOT EXISTS (SELECT FROM onceward.attention AS a WHERE a.op_id = w.op_id)
               THEN 2::smallint ELSE w.kind END,
          w.status, w.headers, CASE WHEN w.so_far <= 8388608 OR w.place = 1 THEN w.body END,
