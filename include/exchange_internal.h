@@ -12,7 +12,16 @@ struct exchange {
 	unsigned status;           /* of that problem; 0: its own */
 	bool has_key;              /* a valid key was sent */
 	bool held;                 /* the ledger may still work on the entry */
+	bool recovering;  /* what its recovery allows was tried, or it has waited: no more of it */
+	bool unrecorded;  /* the answer goes out though the ledger does not have it */
+	int64_t again_ms; /* a resend may be allowed then; 0: nobody can say */
 };
+
+/* exchange.c: what the ledger found decides. */
+void exchange_rule(struct exchange *x);
+void exchange_refuse(struct exchange *x, enum problem problem, const char *detail);
+/* exchange_recover.c: an unknown result, met by a new request. */
+void exchange_recover(struct exchange *x);
 
 /* Adds what every answer of an enforced request carries; its fields have room. */
 void exchange_mark(const struct exchange *x, struct http_answer *answer);

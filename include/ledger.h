@@ -16,6 +16,7 @@ enum ledger_found {
 	LEDGER_IN_FLIGHT,  /* somebody has it, under a lease that holds */
 	LEDGER_UNKNOWN,    /* it may have had its effect; nobody knows: see ledger_claim */
 	LEDGER_RELEASED,   /* seen while waiting: the record ended without effect */
+	LEDGER_OVERLOADED, /* nothing new for now: `why` says so */
 	LEDGER_STOPPED,    /* nothing may be forwarded or replayed here: `why` says so */
 	LEDGER_UNAVAILABLE /* not reached, too slow, read-only, not durable: `why` says so */
 };
@@ -80,6 +81,8 @@ struct ledger_entry {
 	unsigned generation;       /* of the record's last attempt; where WON this one's. From 1 on */
 	int64_t tried_ms;          /* where UNKNOWN: since its last resend began; -1: there was none */
 	bool stale;                /* where UNKNOWN: no end of the first attempt is written */
+	struct span forward_key;   /* where WON, and key.forward is derived: what the upstream gets */
+	bool no_record;            /* where STOPPED: nothing stands under the key */
 	bool same_raw;             /* the request is the record's, byte for byte */
 	enum ledger_source source; /* where COMPLETED */
 	bool retained;          /* where COMPLETED: the response is in `stored` */
@@ -145,11 +148,6 @@ void ledger_look_up(struct ledger *ledger, struct ledger_entry *entry, int64_t w
 void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
 /* After WON: writes how the attempt ended. Ends in done, after wait_ms at most; the ledger goes on if it must. */
 void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms);
-/* The key under which the upstream knows a request where it must not learn the client's: 64 hex digits,
- * a keyed hash of account, operation and key. After WON. */
-#define LEDGER_DERIVED_BYTES 65
-void ledger_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
-			char out[LEDGER_DERIVED_BYTES]);
 /* The exchange has its answer. A reservation that won too late is released. Ends in gone, perhaps at once. */
 void ledger_leave(struct ledger *ledger, struct ledger_entry *entry);
 

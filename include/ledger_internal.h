@@ -251,5 +251,6 @@ void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t o
 /* Does a completed record's row fit its hash, for this request's account, operation and key? Parses `fields`. */
 bool row_fits(struct ledger *ledger, struct ledger_entry *entry, const struct row *row,
 	      struct span hash);
-void row_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
-		     char out[LEDGER_DERIVED_BYTES]);
+/* What the upstream gets as the key where it must not learn the client's: 64 hex digits, a keyed hash
+ * of account, operation and key. In the entry's arena. */
+struct span row_derived_key(struct ledger *ledger, const struct ledger_entry *entry);

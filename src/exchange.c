@@ -8,7 +8,8 @@
  *   3. A stored answer is given, byte for byte, to every later request of the same account,
  *      operation, key and content; to another content it is refused.
  *   4. Where nobody can know whether the upstream acted, the record says so, and nothing is sent
- *      again. Only what was provably not sent, or refused before any effect, is given free.
+ *      again but by the route's recovery contract, as the next generation. Only what was provably
+ *      not sent, or refused before any effect, is given free; of a resend nothing is.
  *   5. A reservation that is not forwarded is given back.
  *
  *              body          won            ended          settled
@@ -43,15 +44,14 @@ static void forwarded(struct upstream_call *call);
 static void settle(struct exchange *x, enum ledger_outcome outcome, const char *cause);
 static void settled(struct ledger_entry *entry);
 static void replay(struct exchange *x);
-static void refuse(struct exchange *x, enum problem problem, const char *detail);
 static void answer(struct exchange *x, unsigned verdict, struct http_answer *with);
 static void end(struct served *served);
 
 /*
  * What the ledger found, and what this request gets for it, in the contract's words. A record of
- * another content is refused before that, whatever its state: see ruling_of.
+ * another content is refused before that, whatever its state: see other_content.
  */
-enum ruling { RULE_FORWARD, RULE_REPLAY, RULE_WAIT, RULE_REFUSE };
+enum ruling { RULE_FORWARD, RULE_REPLAY, RULE_WAIT, RULE_RECOVER, RULE_REFUSE };
 static const struct {
 	enum ruling ruling;
 	enum problem problem;
@@ -59,9 +59,10 @@ static const struct {
 	[LEDGER_WON] = { RULE_FORWARD, PROBLEM_NONE },
 	[LEDGER_COMPLETED] = { RULE_REPLAY, PROBLEM_NOT_RETAINED },
 	[LEDGER_IN_FLIGHT] = { RULE_WAIT, PROBLEM_IN_PROGRESS },
-	[LEDGER_UNKNOWN] = { RULE_REFUSE, PROBLEM_RESULT_UNKNOWN },
+	[LEDGER_UNKNOWN] = { RULE_RECOVER, PROBLEM_RESULT_UNKNOWN },
 	[LEDGER_RELEASED] = { RULE_REFUSE, PROBLEM_IN_PROGRESS },
 	[LEDGER_STOPPED] = { RULE_REFUSE, PROBLEM_STOPPED },
+	[LEDGER_OVERLOADED] = { RULE_REFUSE, PROBLEM_OVERLOADED },
 	[LEDGER_UNAVAILABLE] = { RULE_REFUSE, PROBLEM_LEDGER_UNAVAILABLE },
 };
 
@@ -145,13 +146,13 @@ void exchange_head(struct served *served)
 	x->has_key = key == KEY_FOUND;
 	problem = account_of(x->idempotency->account, request, &x->entry.account, &why);
 	if (problem)
-		refuse(x, problem, why);
+		exchange_refuse(x, problem, why);
 	else if (key == KEY_MISSING)
-		refuse(x, PROBLEM_KEY_MISSING, NULL);
+		exchange_refuse(x, PROBLEM_KEY_MISSING, NULL);
 	else if (key == KEY_INVALID)
-		refuse(x, PROBLEM_KEY_INVALID, key_why);
+		exchange_refuse(x, PROBLEM_KEY_INVALID, key_why);
 	else if (overloaded(x) || !forward_admit(served, body_bytes(x)))
-		refuse(x, PROBLEM_OVERLOADED, NULL);
+		exchange_refuse(x, PROBLEM_OVERLOADED, NULL);
 	else
 		listener_read_body(&served->request, (size_t)x->idempotency->request.max_body);
 }
@@ -161,13 +162,13 @@ static void refuse_body(struct exchange *x, const struct canonical_error *error)
 	struct span detail = { 0 };
 
 	if (error->too_large) {
-		refuse(x, PROBLEM_BODY_TOO_LARGE, "That is its size without Content-Encoding.");
+		exchange_refuse(x, PROBLEM_BODY_TOO_LARGE, "That is its size without Content-Encoding.");
 		return;
 	}
 	detail = arena_format(x->served.request.arena,
 			      "At byte %zu of the %sbody %s was expected.", error->offset,
 			      error->decoded ? "decoded " : "", error->expected);
-	refuse(x, PROBLEM_BODY_INVALID, detail.at);
+	exchange_refuse(x, PROBLEM_BODY_INVALID, detail.at);
 }
 
 /* RECEIVE, the body: what does the request say? */
@@ -177,7 +178,7 @@ static void begin(struct served *served)
 	struct canonical_error error = { 0 };
 
 	if (served->request.body_too_large)
-		refuse(x, PROBLEM_BODY_TOO_LARGE, NULL);
+		exchange_refuse(x, PROBLEM_BODY_TOO_LARGE, NULL);
 	else if (!digest_request(&x->idempotency->rules, &served->request,
 				 digest_keys_making(keys_of(x)), &x->entry.digest, &error))
 		refuse_body(x, &error);
@@ -225,7 +226,7 @@ static enum problem other_content(const struct ledger_entry *entry)
 	return entry->same == LEDGER_DIFFERENT ? PROBLEM_MISMATCH : PROBLEM_RULES_CHANGED;
 }
 
-static void rule(struct exchange *x)
+void exchange_rule(struct exchange *x)
 {
 	const struct ledger_entry *entry = &x->entry;
 	enum problem other = other_content(entry);
@@ -233,7 +234,7 @@ static void rule(struct exchange *x)
 	if (other) {
 		metrics_add(services_of(x)->metrics, METRIC_mismatches_total,
 			    x->idempotency->metrics_operation, 1);
-		refuse(x, other, NULL);
+		exchange_refuse(x, other, NULL);
 		return;
 	}
 	switch (rulings[entry->found].ruling) {
@@ -244,13 +245,16 @@ static void rule(struct exchange *x)
 		if (entry->retained)
 			replay(x);
 		else
-			refuse(x, PROBLEM_NOT_RETAINED, NULL);
+			exchange_refuse(x, PROBLEM_NOT_RETAINED, NULL);
 		break;
 	case RULE_WAIT:
 		wait(x);
 		break;
+	case RULE_RECOVER:
+		exchange_recover(x);
+		break;
 	case RULE_REFUSE:
-		refuse(x, rulings[entry->found].problem, entry->why);
+		exchange_refuse(x, rulings[entry->found].problem, entry->why);
 		break;
 	}
 }
@@ -260,16 +264,17 @@ static void reserved(struct ledger_entry *entry)
 	struct exchange *x = of_entry(entry);
 
 	x->served.reserve_us = entry->took_us;
-	rule(x);
+	exchange_rule(x);
 }
 
-/* The first request of this key is under way: wait for it. Never forwards. Ends in waited(). */
+/* An attempt of this key is under way: wait for it. Never sends anything. Ends in waited(). */
 static void wait(struct exchange *x)
 {
 	struct services *services = services_of(x);
 
+	x->recovering = true;
 	if (x->idempotency->wait == 0 || services->waiters >= services->waiters_max) {
-		refuse(x, PROBLEM_IN_PROGRESS, NULL);
+		exchange_refuse(x, PROBLEM_IN_PROGRESS, NULL);
 		return;
 	}
 	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)++services->waiters);
@@ -286,9 +291,9 @@ static void waited(struct ledger_entry *entry)
 	x->served.reserve_us += entry->took_us;
 	assert(entry->found != LEDGER_WON);
 	if (entry->found == LEDGER_IN_FLIGHT)
-		refuse(x, PROBLEM_IN_PROGRESS, NULL);
+		exchange_refuse(x, PROBLEM_IN_PROGRESS, NULL);
 	else
-		rule(x);
+		exchange_rule(x);
 }
 
 /*
@@ -301,6 +306,9 @@ static void forward(struct exchange *x)
 	struct upstream_call *call = &x->call;
 	size_t keep = (size_t)x->idempotency->response.max_body;
 
+	if (x->entry.generation > 1)
+		metrics_add(services_of(x)->metrics, METRIC_resends_total,
+			    x->idempotency->metrics_operation, 1);
 	forward_prepare(&x->served, call, true);
 	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
 	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
@@ -316,13 +324,30 @@ static void count_unknown(struct exchange *x, enum metrics_cause cause)
 		    METRICS_PAIR(x->idempotency->metrics_operation, cause), 1);
 }
 
+/*
+ * A resend gives nothing free: the attempt before it may have had its effect. Where an execution more
+ * is accepted, what was cut off is given free at once.
+ */
+static enum ledger_outcome without_answer(const struct exchange *x)
+{
+	if (x->entry.generation > 1)
+		return LEDGER_MARK_UNKNOWN;
+	if (x->idempotency->recovery.contract == RECOVERY_AT_LEAST_ONCE)
+		return LEDGER_RELEASE;
+	return endings[x->call.end].outcome;
+}
+
 static enum ledger_outcome outcome_of(const struct exchange *x)
 {
 	const struct upstream_call *call = &x->call;
 
 	/* Whether an answer that ends with its connection is whole, nobody can tell. */
 	if (call->end != UPSTREAM_ANSWERED || call->close_delimited)
-		return endings[call->end].outcome;
+		return without_answer(x);
+	if (x->entry.generation > 1)
+		return x->idempotency->recovery.resend_store_of[call->answer.status]
+			       ? LEDGER_COMPLETE
+			       : LEDGER_MARK_UNKNOWN;
 	return meanings[x->idempotency->outcome_of[call->answer.status]];
 }
 
@@ -349,6 +374,10 @@ static void forwarded(struct upstream_call *call)
 	x->status = endings[call->end].status;
 	if (!x->problem)
 		x->answer = forward_answer(call);
+	if (x->entry.generation > 1 && outcome != LEDGER_COMPLETE) {
+		x->problem = PROBLEM_RESULT_UNKNOWN;
+		x->status = 0;
+	}
 	if (outcome == LEDGER_MARK_UNKNOWN)
 		count_unknown(x, endings[call->end].cause);
 	settle(x, outcome, cause_of(call, outcome));
@@ -378,10 +407,37 @@ static void settle(struct exchange *x, enum ledger_outcome outcome, const char *
 	ledger_settle(services_of(x)->ledger, entry, x->idempotency->settle_wait);
 }
 
+/* The attempt was over for everybody else before it ended: the client hears what the record says. */
+static void answer_record(struct exchange *x)
+{
+	if (x->entry.found != LEDGER_COMPLETED)
+		exchange_refuse(x, PROBLEM_RESULT_UNKNOWN, x->served.cause);
+	else if (x->entry.retained)
+		replay(x);
+	else
+		exchange_refuse(x, PROBLEM_NOT_RETAINED, NULL);
+}
+
+/* The answer is there and whole, and the ledger does not have it: what the route says of that. */
+static void not_settled(struct exchange *x)
+{
+	bool late = x->entry.settled == LEDGER_LATE;
+
+	count_unknown(x, CAUSE_SETTLE);
+	if (late && x->idempotency->on_settle_failure == SETTLE_FAILURE_DELIVER &&
+	    !x->call.dropped) {
+		x->unrecorded = true;
+		return;
+	}
+	x->problem = PROBLEM_RESULT_UNKNOWN;
+	x->status = 0;
+}
+
 /*
- * What the ledger did not take in time, the client may not hear: it is told that the result is
- * not known, and a retry finds it once the ledger has it. What was not sent stays not sent. An
- * answer whose body was dropped is no answer: the client hears what the record says of it.
+ * What the ledger did not take in time, the client may not hear, unless the route says so: it is
+ * told that the result is not known, and a retry finds it once the ledger has it. What was not
+ * sent stays not sent. An answer whose body was dropped is no answer: the client hears what the
+ * record says of it.
  */
 static void settled(struct ledger_entry *entry)
 {
@@ -390,16 +446,18 @@ static void settled(struct ledger_entry *entry)
 	const char *detail = entry->outcome == LEDGER_RELEASE ? NULL : x->served.cause;
 
 	x->served.settle_us = entry->took_us;
+	if (entry->settled == LEDGER_FENCED && entry->found != LEDGER_WON) {
+		answer_record(x);
+		return;
+	}
 	if (entry->settled != LEDGER_SETTLED && !x->problem) {
-		count_unknown(x, CAUSE_SETTLE);
-		x->problem = PROBLEM_RESULT_UNKNOWN;
-		x->status = 0;
-	} else if (x->call.dropped) {
+		not_settled(x);
+	} else if (x->call.dropped && !x->problem) {
 		x->problem = unknown ? PROBLEM_RESULT_UNKNOWN : PROBLEM_NOT_RETAINED;
 		detail = unknown ? detail : "the answer's body was too large to be held";
 	}
 	if (x->problem)
-		refuse(x, x->problem, detail);
+		exchange_refuse(x, x->problem, detail);
 	else
 		answer(x, VERDICT_FORWARDED, &x->answer);
 }
@@ -415,7 +473,7 @@ static void replay(struct exchange *x)
 	answer(x, VERDICT_REPLAYED, &with);
 }
 
-static void refuse(struct exchange *x, enum problem problem, const char *detail)
+void exchange_refuse(struct exchange *x, enum problem problem, const char *detail)
 {
 	struct http_answer with = exchange_refusal(x, problem, detail);
 

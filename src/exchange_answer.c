@@ -19,8 +19,29 @@ void exchange_mark(const struct exchange *x, struct http_answer *answer)
 	const struct ledger_entry *entry = &x->entry;
 
 	http_add(&answer->fields, SPAN("Idempotency-Request-Id"), span_of(entry->request_id));
-	if (entry->found == LEDGER_COMPLETED || entry->outcome == LEDGER_COMPLETE)
+	if (x->unrecorded)
+		http_add(&answer->fields, SPAN("Idempotency-Recorded"), SPAN("false"));
+	else if (entry->found == LEDGER_COMPLETED || entry->outcome == LEDGER_COMPLETE)
 		add_date(x, &answer->fields, SPAN("Idempotency-Expires"), entry->expires_at);
+}
+
+/* Where no upstream gave the answer to a request of this key, the client is told who did. */
+static void add_source(const struct exchange *x, struct http_fields *fields)
+{
+	switch (x->entry.source) {
+	case LEDGER_BY_ATTEMPT:
+		break;
+	case LEDGER_BY_LOOKUP:
+		http_add(fields, SPAN("Idempotency-Recovered"), SPAN("lookup"));
+		break;
+	case LEDGER_BY_OPERATOR:
+	case LEDGER_BY_REPORT:
+		http_add(fields, SPAN("Idempotency-Resolved"), SPAN("operator"));
+		break;
+	case LEDGER_BY_DEADLINE:
+		http_add(fields, SPAN("Idempotency-Verdict"), SPAN("outcome_undetermined"));
+		break;
+	}
 }
 
 struct http_answer exchange_replay(struct exchange *x)
@@ -34,6 +55,7 @@ struct http_answer exchange_replay(struct exchange *x)
 		http_add(&with.fields, stored->fields.at[i].name, stored->fields.at[i].value);
 	http_add(&with.fields, SPAN("Idempotent-Replayed"), SPAN("true"));
 	add_date(x, &with.fields, SPAN("Idempotency-First-Seen"), x->entry.first_seen);
+	add_source(x, &with.fields);
 	if (!http_find(&stored->fields, SPAN("Cache-Control"), NULL))
 		http_add(&with.fields, SPAN("Cache-Control"), SPAN("no-store"));
 	return with;
@@ -46,7 +68,7 @@ static bool may_have_executed(const struct exchange *x)
 
 	if (!x->held)
 		return x->has_key; /* the ledger was not asked */
-	if (entry->found == LEDGER_RELEASED)
+	if (entry->found == LEDGER_RELEASED || entry->no_record)
 		return false;
 	if (entry->found == LEDGER_WON)
 		return entry->outcome != LEDGER_RELEASE || entry->settled != LEDGER_SETTLED;
@@ -60,6 +82,8 @@ static unsigned status_of(const struct exchange *x, enum problem problem)
 		return (unsigned)x->idempotency->mismatch_status;
 	if (problem == PROBLEM_IN_PROGRESS)
 		return (unsigned)x->idempotency->in_progress_status;
+	if (problem == PROBLEM_STOPPED)
+		return (unsigned)x->idempotency->stopped_status;
 	if (problem == PROBLEM_RESULT_UNKNOWN && !x->status)
 		return (unsigned)x->idempotency->unknown_status;
 	return x->status;
@@ -78,6 +102,8 @@ static unsigned retry_after(const struct exchange *x, enum problem problem)
 	default:
 		return 0;
 	}
+	if (problem == PROBLEM_RESULT_UNKNOWN && x->again_ms)
+		return (unsigned)((x->again_ms + 999) / 1000) + jitter;
 	if (problem == PROBLEM_RESULT_UNKNOWN)
 		return age < 5 ? 5 + jitter : (age > 300 ? 300 : (unsigned)age);
 	return problem == PROBLEM_STOPPED ? 60 : 1 + jitter;
@@ -95,6 +121,7 @@ static const char *state_word(const struct ledger_entry *entry)
 	case LEDGER_WON:
 	case LEDGER_RELEASED:
 	case LEDGER_STOPPED:
+	case LEDGER_OVERLOADED:
 	case LEDGER_UNAVAILABLE:
 		break;
 	}

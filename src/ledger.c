@@ -142,6 +142,8 @@ void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 	if (entry->generation == 1)
 		entry->first_seen = op_id_ms(entry->op_id) / 1000;
 	entry->lease_until_ms = entry->sent_ms + entry->idempotency->lease;
+	if (entry->idempotency->key.forward_how == KEY_FORWARD_DERIVED)
+		entry->forward_key = row_derived_key(ledger, entry);
 	entry_found(ledger, entry, LEDGER_WON, NULL);
 }
 
@@ -169,7 +171,7 @@ void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry)
 	list_init(&entry->busy_link);
 	entry->state = ENTRY_IDLE;
 	entry->left = entry->waiting = entry->looked_up = entry->doubt = false;
-	entry->fenced = entry->stopped = entry->sent = false;
+	entry->fenced = entry->stopped = entry->sent = entry->no_record = false;
 	entry->sent_ms = entry->op_id = entry->record_op_id = 0;
 	entry->tries = 0;
 	entry->generation = 1;
@@ -216,13 +218,6 @@ void ledger_look_up(struct ledger *ledger, struct ledger_entry *entry, int64_t w
 	entry->looked_up = true;
 	entry->sent = false; /* the back office is asked with the first look */
 	wait(ledger, entry, wait_ms);
-}
-
-void ledger_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
-			char out[LEDGER_DERIVED_BYTES])
-{
-	assert(entry->found == LEDGER_WON);
-	row_derived_key(ledger, entry, out);
 }
 
 void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)

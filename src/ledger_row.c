@@ -178,12 +178,12 @@ bool row_fits(struct ledger *ledger, struct ledger_entry *entry, const struct ro
 }
 
 /* Never the same as a key hash: a word stands in front. */
-void row_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
-		     char out[LEDGER_DERIVED_BYTES])
+struct span row_derived_key(struct ledger *ledger, const struct ledger_entry *entry)
 {
 	static const char digits[] = "0123456789abcdef";
 	struct hash *hash = ledger->key_hasher;
 	unsigned char full[32];
+	char *out = arena_alloc(entry->arena, 2 * sizeof(full));
 
 	hash_reset(hash);
 	hash_add_span(hash, SPAN("forwarded key"));
@@ -195,7 +195,7 @@ void row_derived_key(struct ledger *ledger, const struct ledger_entry *entry,
 		out[2 * i] = digits[full[i] >> 4];
 		out[2 * i + 1] = digits[full[i] & 15];
 	}
-	out[LEDGER_DERIVED_BYTES - 1] = 0;
+	return (struct span){ out, 2 * sizeof(full) };
 }
 
 int entry_by_key_hash(const void *a, const void *b)

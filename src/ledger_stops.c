@@ -129,8 +129,10 @@ const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry 
 		if (concerns(&stops->stop[i], entry))
 			return texts[stops->stop[i].reason];
 	for (size_t i = 0; i < stops->n_crowded && most; i++)
-		if (stops->crowded[i].unknown >= most && concerns(&stops->crowded[i], entry))
+		if (stops->crowded[i].unknown >= most && concerns(&stops->crowded[i], entry)) {
+			*found = LEDGER_OVERLOADED;
 			return "too many results of this account are not known";
+		}
 	return NULL;
 }
 
