@@ -70,6 +70,8 @@ static bool may_have_executed(const struct exchange *x)
 		return x->has_key; /* the ledger was not asked */
 	if (entry->found == LEDGER_RELEASED || entry->no_record)
 		return false;
+	if (x->problem == PROBLEM_RESULT_UNKNOWN)
+		return true; /* even where it was given free: twice is accepted there */
 	if (entry->found == LEDGER_WON)
 		return entry->outcome != LEDGER_RELEASE || entry->settled != LEDGER_SETTLED;
 	return true;
