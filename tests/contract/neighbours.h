@@ -297,6 +297,14 @@ enum outcome outcome_of(const struct idempotency_settings *settings_,
 	return now.listed;
 }
 
+enum outcome outcome_of_resend(const struct idempotency_settings *settings_,
+			       const struct http_answer *with, const char **why)
+{
+	assert(settings_ == &idempotency && with->status);
+	*why = NULL;
+	return now.listed == OUTCOME_STORE ? OUTCOME_STORE : OUTCOME_UNKNOWN;
+}
+
 struct span receipt_of(struct arena *arena, const struct response_settings *response,
 		       const struct http_answer *with)
 {
