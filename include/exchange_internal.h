@@ -10,7 +10,8 @@ struct exchange {
 	struct http_answer answer; /* what the client gets once the settle is through */
 	enum problem problem;      /* the same, where the gateway makes the answer */
 	unsigned status;           /* of that problem; 0: its own */
-	bool has_key;              /* a valid key was sent */
+	const char *judged;        /* why an answer means what it does, but for its status */
+	bool has_key;              /* a valid key was sent, or may stand in a body */
 	bool held;                 /* the ledger may still work on the entry */
 	bool recovering;  /* what its recovery allows was tried, or it has waited: no more of it */
 	bool unrecorded;  /* the answer goes out though the ledger does not have it */

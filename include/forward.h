@@ -56,6 +56,10 @@ bool forward_drops_compared(const struct http_request *request, const struct rou
 
 /* The call for this request: end-to-end fields, Via and X-Forwarded-*; `enforced` asks for identity encoding. */
 void forward_prepare(struct served *served, struct upstream_call *call, bool enforced);
+/* The key's own field, after forward_prepare: as the client sent it, or what the route says
+ * instead. `key`: of the record; `derived`: the hash that stands for it. */
+void forward_key(struct upstream_call *call, const struct key_settings *settings,
+		 struct span key, struct span derived);
 /* Notes how the call went; what its answer holds is the request's from here on. */
 static inline void forward_ended(struct served *served, const struct upstream_call *call)
 {

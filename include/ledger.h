@@ -78,21 +78,22 @@ struct ledger_entry {
 	int64_t age_ms;                           /* of the record, PostgreSQL's clock */
 	/* where WON, the loop's clock: from before the reserve or the claim was sent */
 	int64_t lease_until_ms;
-	unsigned generation;       /* of the record's last attempt; where WON this one's. From 1 on */
-	int64_t tried_ms;          /* where UNKNOWN: since its last resend began; -1: there was none */
-	bool stale;                /* where UNKNOWN: no end of the first attempt is written */
-	struct span forward_key;   /* where WON, and key.forward is derived: what the upstream gets */
-	bool no_record;            /* where STOPPED: nothing stands under the key */
-	bool same_raw;             /* the request is the record's, byte for byte */
+	unsigned generation; /* of the record's last attempt; where WON this one's. From 1 on */
+	int64_t tried_ms; /* where UNKNOWN: since its last resend began; -1: there was none */
+	bool stale;       /* where UNKNOWN: no end of the first attempt is written */
+	struct span
+		forward_key; /* where WON, and key.forward is derived: what the upstream gets */
+	bool no_record;      /* where STOPPED: nothing stands under the key */
+	bool same_raw;       /* the request is the record's, byte for byte */
 	enum ledger_source source; /* where COMPLETED */
-	bool retained;          /* where COMPLETED: the response is in `stored` */
+	bool retained;             /* where COMPLETED: the response is in `stored` */
 	struct http_answer stored; /* status also where not retained but known; 0: not known */
 
 	/* set before ledger_settle */
 	enum ledger_outcome outcome;
 	struct http_answer
 		result; /* COMPLETE: what is stored; fields are the kept ones; a body of NULL: not kept */
-	struct span receipt; /* of the answer that is stored; none: len 0 */
+	struct span receipt; /* of that answer, in its normal form; none: len 0 */
 	const char *cause;   /* MARK_UNKNOWN, RELEASE: why, a few words */
 	/* after a settle */
 	enum ledger_settled settled;
@@ -101,13 +102,13 @@ struct ledger_entry {
 	struct list link;      /* in a queue, a batch or a read */
 	struct list busy_link; /* while the ledger works on it */
 	int state;
-	bool left;     /* the exchange has its answer */
-	bool answered; /* `done` was called for what was asked */
-	bool waiting;  /* asked by ledger_wait */
+	bool left;      /* the exchange has its answer */
+	bool answered;  /* `done` was called for what was asked */
+	bool waiting;   /* asked by ledger_wait */
 	bool looked_up; /* it waits for what a look-up finds: unknown is no end of it */
-	bool fenced;   /* settled by somebody else; its record is read */
-	bool stopped;  /* no forward for it: only what stands there is told */
-	bool sent;     /* what was asked of a record's later slots has left for PostgreSQL */
+	bool fenced;    /* settled by somebody else; its record is read */
+	bool stopped;   /* no forward for it: only what stands there is told */
+	bool sent;      /* what was asked of a record's later slots has left for PostgreSQL */
 	unsigned char key_hash[16];
 	int64_t op_id, record_op_id; /* this request's own; that of the record found */
 	int32_t day, record_day;     /* partitions, days since 1970 */

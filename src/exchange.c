@@ -28,13 +28,18 @@
 
 #include "account.h"
 #include "digest.h"
-#include "key.h"
+#include "key_source.h"
+#include "outcome.h"
+#include "passthrough.h"
+#include "receipt.h"
+#include "response.h"
 
 #include <assert.h>
 
 const size_t exchange_size = sizeof(struct exchange);
 
 static void begin(struct served *served);
+static void take_key(struct exchange *x);
 static void reserve(struct exchange *x);
 static void reserved(struct ledger_entry *entry);
 static void wait(struct exchange *x);
@@ -127,6 +132,11 @@ static size_t body_bytes(const struct exchange *x)
 	return announced < most ? announced : most;
 }
 
+static bool key_in_body(const struct exchange *x)
+{
+	return x->idempotency->key.sources.body;
+}
+
 /* RECEIVE, the head: who asks, under which key? Nothing is read or recorded for a stranger. */
 void exchange_head(struct served *served)
 {
@@ -141,13 +151,12 @@ void exchange_head(struct served *served)
 	served->end = end;
 	x->idempotency = served->route->idempotency;
 	services_of(x)->in_flight++;
-	key = key_of(request, (enum key_syntax)x->idempotency->key.syntax,
-		     (enum key_format)x->idempotency->key.format, &x->entry.key, &key_why);
-	x->has_key = key == KEY_FOUND;
+	key = key_of_fields(&x->idempotency->key, request, &x->entry.key, &key_why);
+	x->has_key = key == KEY_FOUND || key_in_body(x);
 	problem = account_of(x->idempotency->account, request, &x->entry.account, &why);
 	if (problem)
 		exchange_refuse(x, problem, why);
-	else if (key == KEY_MISSING)
+	else if (key == KEY_MISSING && !key_in_body(x))
 		exchange_refuse(x, PROBLEM_KEY_MISSING, NULL);
 	else if (key == KEY_INVALID)
 		exchange_refuse(x, PROBLEM_KEY_INVALID, key_why);
@@ -162,7 +171,8 @@ static void refuse_body(struct exchange *x, const struct canonical_error *error)
 	struct span detail = { 0 };
 
 	if (error->too_large) {
-		exchange_refuse(x, PROBLEM_BODY_TOO_LARGE, "That is its size without Content-Encoding.");
+		exchange_refuse(x, PROBLEM_BODY_TOO_LARGE,
+				"That is its size without Content-Encoding.");
 		return;
 	}
 	detail = arena_format(x->served.request.arena,
@@ -182,8 +192,28 @@ static void begin(struct served *served)
 	else if (!digest_request(&x->idempotency->rules, &served->request,
 				 digest_keys_making(keys_of(x)), &x->entry.digest, &error))
 		refuse_body(x, &error);
+	else if (key_in_body(x))
+		take_key(x);
 	else
 		reserve(x);
+}
+
+/* RECEIVE, a key that may stand in the body. Without one the request is not held to any. */
+static void take_key(struct exchange *x)
+{
+	const char *why = NULL;
+	enum key_found key =
+		key_of_body(x->idempotency, &x->served.request, &x->entry.key, &why);
+
+	x->has_key = key != KEY_MISSING;
+	if (key == KEY_INVALID)
+		exchange_refuse(x, PROBLEM_KEY_INVALID, why);
+	else if (key == KEY_FOUND)
+		reserve(x);
+	else if (x->idempotency->key.required)
+		exchange_refuse(x, PROBLEM_KEY_MISSING, NULL);
+	else
+		passthrough_body(&x->served);
 }
 
 /* The same request under the key of a record that was made before the keys were changed. */
@@ -310,6 +340,7 @@ static void forward(struct exchange *x)
 		metrics_add(services_of(x)->metrics, METRIC_resends_total,
 			    x->idempotency->metrics_operation, 1);
 	forward_prepare(&x->served, call, true);
+	forward_key(call, &x->idempotency->key, x->entry.key, x->entry.forward_key);
 	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
 	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
 	call->held_anyway = keep;
@@ -337,7 +368,8 @@ static enum ledger_outcome without_answer(const struct exchange *x)
 	return endings[x->call.end].outcome;
 }
 
-static enum ledger_outcome outcome_of(const struct exchange *x)
+/* What the end of the call makes of the record. */
+static enum ledger_outcome judge(struct exchange *x)
 {
 	const struct upstream_call *call = &x->call;
 
@@ -345,17 +377,19 @@ static enum ledger_outcome outcome_of(const struct exchange *x)
 	if (call->end != UPSTREAM_ANSWERED || call->close_delimited)
 		return without_answer(x);
 	if (x->entry.generation > 1)
-		return x->idempotency->recovery.resend_store_of[call->answer.status]
-			       ? LEDGER_COMPLETE
-			       : LEDGER_MARK_UNKNOWN;
-	return meanings[x->idempotency->outcome_of[call->answer.status]];
+		return meanings[outcome_of_resend(x->idempotency, &call->answer, &x->judged)];
+	return meanings[outcome_of(x->idempotency, &call->answer, &x->judged)];
 }
 
 /* Why, for the record and the log; NULL where there is nothing to explain. */
-static const char *cause_of(const struct upstream_call *call, enum ledger_outcome outcome)
+static const char *cause_of(const struct exchange *x, enum ledger_outcome outcome)
 {
+	const struct upstream_call *call = &x->call;
+
 	if (call->cause || outcome == LEDGER_COMPLETE)
 		return call->cause;
+	if (x->judged)
+		return x->judged;
 	if (outcome == LEDGER_RELEASE)
 		return "the upstream's status says that nothing was done";
 	return call->close_delimited ? "the upstream's answer ended with its connection"
@@ -365,7 +399,7 @@ static const char *cause_of(const struct upstream_call *call, enum ledger_outcom
 static void forwarded(struct upstream_call *call)
 {
 	struct exchange *x = container_of(call, struct exchange, call);
-	enum ledger_outcome outcome = outcome_of(x);
+	enum ledger_outcome outcome = judge(x);
 
 	forward_ended(&x->served, call);
 	metrics_observe(services_of(x)->metrics, METRIC_upstream_seconds,
@@ -380,7 +414,7 @@ static void forwarded(struct upstream_call *call)
 	}
 	if (outcome == LEDGER_MARK_UNKNOWN)
 		count_unknown(x, endings[call->end].cause);
-	settle(x, outcome, cause_of(call, outcome));
+	settle(x, outcome, cause_of(x, outcome));
 }
 
 static const struct span no_body = { "", 0 };
@@ -395,9 +429,13 @@ static void settle(struct exchange *x, enum ledger_outcome outcome, const char *
 	entry->cause = cause;
 	x->served.cause = cause;
 	if (outcome == LEDGER_COMPLETE) {
+		const struct response_settings *response = &x->idempotency->response;
+
+		entry->receipt = receipt_of(entry->arena, response, &x->answer);
+		x->answer = response_reduced(entry->arena, response, &x->answer);
 		entry->result.status = x->answer.status;
-		entry->result.fields = forward_kept(entry->arena, &x->answer.fields,
-						    &x->idempotency->response.headers);
+		entry->result.fields =
+			forward_kept(entry->arena, &x->answer.fields, &response->headers);
 		entry->result.body = x->answer.body.len ? x->answer.body : no_body;
 		/* completed; later retries get 410 */
 		if (x->answer.body.len > keep || x->call.dropped)

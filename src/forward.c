@@ -161,6 +161,52 @@ void forward_prepare(struct served *served, struct upstream_call *call, bool enf
 	call->held_before = served->room;
 }
 
+static bool is_key_field(const struct sources *sources, struct span name)
+{
+	for (size_t i = 0; i < sources->n; i++)
+		if (sources->at[i].header.at && http_same_name(sources->at[i].header, name))
+			return true;
+	return false;
+}
+
+/* What the client wrote, in the first of its fields that are there; a key from the body itself. */
+static struct span clients_key(const struct upstream_call *call, const struct sources *sources,
+			       struct span key)
+{
+	for (size_t i = 0; i < sources->n; i++) {
+		const struct http_field *field =
+			sources->at[i].header.at
+				? http_find(&call->fields, sources->at[i].header, NULL)
+				: NULL;
+		if (field)
+			return field->value;
+	}
+	return key;
+}
+
+void forward_key(struct upstream_call *call, const struct key_settings *settings,
+		 struct span key, struct span derived)
+{
+	struct http_fields *fields = &call->fields;
+	struct http_field one = { SPAN("Idempotency-Key"), derived };
+	size_t n = 0;
+
+	if (settings->forward_how == KEY_FORWARD_CLIENT)
+		return;
+	if (settings->forward_how == KEY_FORWARD_NAMED)
+		one = (struct http_field){ settings->forward_name,
+					   clients_key(call, &settings->sources, key) };
+	if (settings->forward_how == KEY_FORWARD_NONE)
+		one = (struct http_field){ { "", 0 }, { "", 0 } };
+	for (size_t i = 0; i < fields->n; i++)
+		if (!is_key_field(&settings->sources, fields->at[i].name) &&
+		    !http_same_name(fields->at[i].name, one.name))
+			fields->at[n++] = fields->at[i];
+	fields->n = n;
+	if (one.name.len)
+		http_add(fields, one.name, one.value);
+}
+
 /* Fields by which the gateway itself speaks to the client. */
 static bool answer_field_ours(struct span name)
 {
@@ -318,8 +364,9 @@ void forward_reply(struct served *served, unsigned verdict, const struct http_an
 
 bool forward_has_key(const struct http_request *request)
 {
+	const struct key_form any = { KEY_ANY, KEY_FORMAT_ANY };
 	struct span key;
 	const char *why = NULL;
 
-	return key_of(request, KEY_ANY, KEY_FORMAT_ANY, &key, &why) == KEY_FOUND;
+	return key_of(request, SPAN("Idempotency-Key"), any, &key, &why) == KEY_FOUND;
 }

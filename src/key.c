@@ -123,26 +123,31 @@ static bool uuid(struct span key)
 	return true;
 }
 
-enum key_found key_of(const struct http_request *request, enum key_syntax syntax,
-		      enum key_format format, struct span *key, const char **why)
+bool key_read(struct arena *arena, struct span value, struct key_form form, struct span *key,
+	      const char **why)
+{
+	if (!key_parse(arena, value, form.syntax, key, why))
+		return false;
+	if (form.format == KEY_FORMAT_UUID && !uuid(*key))
+		return refuse(why, "The key is not a UUID; this route takes only those.");
+	return true;
+}
+
+enum key_found key_of(const struct http_request *request, struct span name,
+		      struct key_form form, struct span *key, const char **why)
 {
 	size_t lines = 0;
-	const struct http_field *field =
-		http_find(&request->fields, SPAN("Idempotency-Key"), &lines);
+	const struct http_field *field = http_find(&request->fields, name, &lines);
 
 	if (!field)
 		return KEY_MISSING;
 	if (lines > 1) {
-		*why = "The request has several Idempotency-Key fields.";
+		*why = arena_format(request->arena, "The request has several %.*s fields.",
+				    (int)name.len, name.at)
+			       .at;
 		return KEY_INVALID;
 	}
-	if (!key_parse(request->arena, field->value, syntax, key, why))
-		return KEY_INVALID;
-	if (format == KEY_FORMAT_UUID && !uuid(*key)) {
-		*why = "The key is not a UUID; this route takes only those.";
-		return KEY_INVALID;
-	}
-	return KEY_FOUND;
+	return key_read(request->arena, field->value, form, key, why) ? KEY_FOUND : KEY_INVALID;
 }
 
 /* RFC 9562 5.7: 48 bits of time, the version 7, the variant 10. */

@@ -66,7 +66,7 @@ static void forwarded(struct upstream_call *call)
 	forward_reply(&pass->served, VERDICT_PASSED, &answer);
 }
 
-static void body(struct served *served)
+void passthrough_body(struct served *served)
 {
 	struct passthrough *pass = container_of(served, struct passthrough, served);
 
@@ -74,6 +74,7 @@ static void body(struct served *served)
 		refuse(served, PROBLEM_BODY_TOO_LARGE, NULL);
 		return;
 	}
+	pass->call = (struct upstream_call){ 0 }; /* others may have had the room before */
 	forward_prepare(served, &pass->call, false);
 	pass->call.answer_max = FORWARD_ANSWER_MAX;
 	pass->call.start_by_ms = loop_clock_us() / 1000 + pass->call.upstream->timeout;
@@ -93,7 +94,7 @@ void passthrough_head(struct served *served, const struct account_settings *acco
 	size_t most =
 		chunked ? (quarter < BODY_MAX_CHUNKED ? quarter : BODY_MAX_CHUNKED) : BODY_MAX;
 
-	served->body = body;
+	served->body = passthrough_body;
 	if (problem)
 		refuse(served, problem, why);
 	else if (!chunked && announced > BODY_MAX)

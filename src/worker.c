@@ -8,6 +8,7 @@
 #include "worker.h"
 
 #include "exchange.h"
+#include "key_source.h"
 #include "listener.h"
 #include "log.h"
 #include "passthrough.h"
@@ -89,11 +90,16 @@ static bool has_key_field(const struct http_request *request)
 	return http_find(&request->fields, SPAN("Idempotency-Key"), NULL) != NULL;
 }
 
-/* Is this request held to its key? Safe methods have none, and an optional one may be missing. */
+/* Is this request held to its key? Safe methods have none, and an optional one may be missing;
+ * whether a body holds it is found out when it is there. */
 static bool enforced(const struct http_request *request, const struct route *route)
 {
-	return route->idempotency && !http_safe_method(request->method) &&
-	       (route->idempotency->key.required || has_key_field(request));
+	const struct key_settings *key = NULL;
+
+	if (!route->idempotency || http_safe_method(request->method))
+		return false;
+	key = &route->idempotency->key;
+	return key->required || key->sources.body || key_in_fields(&key->sources, request);
 }
 
 static void pass(struct served *served, const struct route *route)

@@ -5,6 +5,11 @@
 #pragma once
 #include "account.h"
 #include "exchange.h"
+#include "key_source.h"
+#include "outcome.h"
+#include "passthrough.h"
+#include "receipt.h"
+#include "response.h"
 #include "walk.h"
 
 #include <assert.h>
@@ -12,10 +17,13 @@
 /* --- what happened on this path --- */
 
 static struct {
-	char events[32]; /* H hold, R reserve, W wait, F forward, S settle, A answer, L leave */
+	/* B body, K key of the body, P passed, H hold, R reserve, W wait, F forward, S settle, A answer,
+	 * L leave */
+	char events[32];
 	unsigned n;
 	enum problem account;
-	enum key_found key;
+	enum key_found key; /* as far as it is known */
+	bool in_body, required, key_forwarded, judged, reduced;
 	bool crowded, admitted, full, too_large, digested, invalid;
 	enum ledger_found found, waited;
 	enum ledger_same same;
@@ -79,16 +87,40 @@ enum problem account_of(const struct account_settings *account,
 	return now.account;
 }
 
-enum key_found key_of(const struct http_request *request, enum key_syntax syntax,
-		      enum key_format format, struct span *key, const char **why)
+enum key_found key_of_fields(const struct key_settings *key_settings,
+			     const struct http_request *request, struct span *key,
+			     const char **why)
 {
-	(void)request;
-	(void)syntax;
-	(void)format;
-	*key = SPAN("k");
+	assert(key_settings == &idempotency.key && request == &served->request);
 	*why = "because";
 	now.key = (enum key_found)decide(3);
+	if (now.key == KEY_FOUND)
+		*key = SPAN("k");
 	return now.key;
+}
+
+enum key_found key_of_body(const struct idempotency_settings *settings_,
+			   const struct http_request *request, struct span *key,
+			   const char **why)
+{
+	static const enum key_found added[] = { KEY_FOUND, KEY_INVALID, KEY_MISSING };
+	unsigned choices = 0;
+
+	note('K');
+	assert(settings_ == &idempotency && request == &served->request);
+	assert(now.in_body && now.digested && !now.invalid);
+	*why = "because";
+	choices = now.key == KEY_FOUND ? 2 : 3; /* what is there does not go */
+	now.key = added[decide(choices)];
+	*key = SPAN("k");
+	return now.key;
+}
+
+void passthrough_body(struct served *s)
+{
+	assert(s == served);
+	note('P');
+	note('A');
 }
 
 bool digest_request(const struct digest_rules *rules, const struct http_request *request,
@@ -166,6 +198,10 @@ void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wa
 	assert(wait_ms == 5000);
 	now.outcome = entry->outcome;
 	now.result = entry->result;
+	if (entry->outcome == LEDGER_COMPLETE)
+		assert(span_equal(entry->receipt, SPAN("/orders/1")));
+	else if (now.end == UPSTREAM_ANSWERED && !now.close_delimited)
+		assert((strcmp(entry->cause, "judged") == 0) == now.judged);
 	assert(entry->outcome == LEDGER_COMPLETE || entry->cause); /* people want to know why */
 	entry->settled = now.settled = (enum ledger_settled)decide(3);
 	later(entry_done, entry);
@@ -176,6 +212,18 @@ void ledger_leave(struct ledger *ledger, struct ledger_entry *entry)
 	(void)ledger;
 	note('L');
 	entry->gone(entry);
+}
+
+/* What the record must say, by how the forward ended. */
+static enum ledger_outcome due(void)
+{
+	if (now.end == UPSTREAM_NOT_SENT || now.end == UPSTREAM_TOO_LATE)
+		return LEDGER_RELEASE;
+	if (now.end != UPSTREAM_ANSWERED || now.close_delimited)
+		return LEDGER_MARK_UNKNOWN;
+	if (now.listed == OUTCOME_STORE)
+		return LEDGER_COMPLETE;
+	return now.listed == OUTCOME_RELEASE ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
 }
 
 static void call_done(void *arg)
@@ -197,6 +245,7 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	(void)upstreams;
 	note('F');
 	assert(call->start_by_ms == 60000); /* begun by then, it ends within its lease */
+	assert(now.key_forwarded);
 	assert(call->drop_over && call->held_anyway == 4 && call->answer_max >= 4);
 	call->end = now.end = (enum upstream_end)decide(UPSTREAM_MALFORMED + 1);
 	if (call->end != UPSTREAM_ANSWERED) {
@@ -205,6 +254,7 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 		now.listed = (enum outcome)decide(3);
 		call->close_delimited = now.close_delimited = decide(2);
 		now.size = decide(3);
+		now.reduced = due() == LEDGER_COMPLETE && now.size != DROPPED && decide(2);
 		call->dropped = now.size == DROPPED;
 		call->answer.status = statuses[now.listed];
 		call->answer.body = bodies[now.size];
@@ -226,6 +276,55 @@ void forward_prepare(struct served *s, struct upstream_call *call, bool enforced
 	assert(enforced);
 	call->upstream = s->route->upstream;
 	call->arena = s->request.arena;
+}
+
+void forward_key(struct upstream_call *call, const struct key_settings *key_settings,
+		 struct span key, struct span derived)
+{
+	(void)derived;
+	assert(call->arena == served->request.arena && key_settings == &idempotency.key);
+	assert(span_equal(key, SPAN("k")));
+	now.key_forwarded = true;
+}
+
+enum outcome outcome_of(const struct idempotency_settings *settings_,
+			const struct http_answer *with, const char **why)
+{
+	assert(settings_ == &idempotency && with->status);
+	assert(now.end == UPSTREAM_ANSWERED && !now.close_delimited);
+	now.judged = decide(2);
+	*why = now.judged ? "judged" : NULL;
+	return now.listed;
+}
+
+enum outcome outcome_of_resend(const struct idempotency_settings *settings_,
+			       const struct http_answer *with, const char **why)
+{
+	assert(settings_ == &idempotency && with->status);
+	*why = NULL;
+	return now.listed == OUTCOME_STORE ? OUTCOME_STORE : OUTCOME_UNKNOWN;
+}
+
+struct span receipt_of(struct arena *arena, const struct response_settings *response,
+		       const struct http_answer *with)
+{
+	(void)arena;
+	assert(response == &idempotency.response && with->body.len != 3);
+	assert(span_equal(with->fields.at[0].value, SPAN("/orders/1")));
+	return SPAN("/orders/1");
+}
+
+struct http_answer response_reduced(struct arena *arena,
+				    const struct response_settings *response,
+				    const struct http_answer *with)
+{
+	struct http_answer out = *with;
+
+	(void)arena;
+	assert(response == &idempotency.response);
+	if (now.reduced)
+		out.body = SPAN("red");
+	return out;
 }
 
 struct http_answer forward_answer(const struct upstream_call *call)

@@ -51,8 +51,11 @@ static void each_request_is_answered_once(void)
 
 static void nothing_is_asked_for_a_stranger(void)
 {
-	if (now.account || now.key != KEY_FOUND)
+	if (now.account || (now.key != KEY_FOUND && !now.in_body) ||
+	    (now.key == KEY_INVALID && !count('K')))
 		assert(now.n == 1 && now.events[0] == 'A');
+	if (now.key != KEY_FOUND)
+		assert(count('R') == 0);
 	if (now.crowded || now.full)
 		assert(count('R') == 0 && count('B') == 0);
 	if (count('B'))
@@ -72,16 +75,17 @@ static void only_the_winner_forwards_and_once(void)
 		assert(!count('F') && !count('S'));
 }
 
-/* What the record must say, by how the forward ended. */
-static enum ledger_outcome due(void)
+/* Only who has no key, and need not have one; and then nothing is recorded. */
+static void without_a_key_it_passes_where_it_may(void)
 {
-	if (now.end == UPSTREAM_NOT_SENT || now.end == UPSTREAM_TOO_LATE)
-		return LEDGER_RELEASE;
-	if (now.end != UPSTREAM_ANSWERED || now.close_delimited)
-		return LEDGER_MARK_UNKNOWN;
-	if (now.listed == OUTCOME_STORE)
-		return LEDGER_COMPLETE;
-	return now.listed == OUTCOME_RELEASE ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
+	bool passes = count('K') && now.key == KEY_MISSING && !now.required;
+
+	assert(count('P') == (passes ? 1U : 0U));
+	assert(count('K') <= 1 && (!count('K') || before('B', 'K')));
+	if (count('R'))
+		assert(count('K') == (now.in_body ? 1U : 0U));
+	if (count('P'))
+		assert(!count('R') && !count('F'));
 }
 
 static void the_ledger_hears_first_and_hears_the_truth(void)
@@ -92,7 +96,9 @@ static void the_ledger_hears_first_and_hears_the_truth(void)
 	if (now.outcome != LEDGER_COMPLETE)
 		return;
 	assert(now.result.status == 201);
-	if (now.size == SMALL)
+	if (now.reduced)
+		assert(span_equal(now.result.body, SPAN("red")));
+	else if (now.size == SMALL)
 		assert(span_equal(now.result.body, SPAN("body")));
 	else
 		assert(now.result.body.at == NULL); /* over response.max_body: not kept */
@@ -112,7 +118,10 @@ static void an_answer_is_given_only_when_it_is_recorded(void)
 	if (now.gateway_made)
 		return;
 	assert(served->verdict == VERDICT_FORWARDED);
-	assert(now.answer.body.len == (now.size == SMALL ? 4 : 12));
+	if (now.reduced) /* the first as all that come */
+		assert(span_equal(now.answer.body, SPAN("red")));
+	else
+		assert(now.answer.body.len == (now.size == SMALL ? 4 : 12));
 }
 
 static void what_is_replayed_is_what_is_stored(void)
@@ -128,7 +137,7 @@ static enum problem due_before_the_ledger(void)
 {
 	if (now.account)
 		return now.account;
-	if (now.key != KEY_FOUND)
+	if (now.key == KEY_INVALID || count('K') || (now.key == KEY_MISSING && !now.in_body))
 		return now.key == KEY_MISSING ? PROBLEM_KEY_MISSING : PROBLEM_KEY_INVALID;
 	if (now.crowded || now.full)
 		return PROBLEM_OVERLOADED;
@@ -191,7 +200,9 @@ static void no_effect_is_claimed_only_when_sure(void)
 	if (!now.gateway_made)
 		return;
 	if (!count('R'))
-		assert(now.about.may_have_executed == (now.key == KEY_FOUND));
+		assert(now.about.may_have_executed ==
+		       (now.key == KEY_FOUND || (now.in_body && now.key != KEY_MISSING) ||
+			(now.in_body && !count('K'))));
 	else if (now.found == LEDGER_WON)
 		assert(now.about.may_have_executed == !released);
 	else
@@ -232,6 +243,7 @@ static void check(void)
 	each_request_is_answered_once();
 	nothing_is_asked_for_a_stranger();
 	only_the_winner_forwards_and_once();
+	without_a_key_it_passes_where_it_may();
 	the_ledger_hears_first_and_hears_the_truth();
 	an_answer_is_given_only_when_it_is_recorded();
 	what_is_replayed_is_what_is_stored();
@@ -261,6 +273,8 @@ static void walk_one(void)
 	served->settings = &settings;
 	served->route = &route;
 	now.crowded = decide(2);
+	idempotency.key.sources.body = now.in_body = decide(2);
+	idempotency.key.required = now.required = decide(2);
 	idempotency.wait = decide(2) ? 5000 : 0;
 	services.waiters_max = decide(2);
 	services.in_flight = now.crowded ? 5 : 4;
