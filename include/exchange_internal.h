@@ -13,7 +13,7 @@ struct exchange {
 	const char *judged;        /* why an answer means what it does, but for its status */
 	bool has_key;              /* a valid key was sent, or may stand in a body */
 	bool held;                 /* the ledger may still work on the entry */
-	bool recovering;  /* what its recovery allows was tried, or it has waited: no more of it */
+	bool recovering; /* what its recovery allows was tried, or it has waited: no more of it */
 	bool unrecorded;  /* the answer goes out though the ledger does not have it */
 	int64_t again_ms; /* a resend may be allowed then; 0: nobody can say */
 };

@@ -27,7 +27,7 @@ enum entry_state {
 	ENTRY_READING_RECORD,
 	ENTRY_TO_FREE, /* the record was released and its key stands: it goes, then again */
 	ENTRY_FREEING,
-	ENTRY_WAITING, /* between two looks */
+	ENTRY_WAITING,  /* between two looks */
 	ENTRY_TO_CLAIM, /* wants the next generation */
 	ENTRY_CLAIMING,
 	ENTRY_TO_CLEAR, /* stale, and may be done again: the record ends, then it is reserved anew */
@@ -131,8 +131,8 @@ struct ledger {
 	atomic_bool up, durable;
 	const char *_Atomic why;
 
-	struct stops *stops;    /* ledger_stops.c's */
-	int64_t late_at_ms;     /* no later slots before: the last try failed */
+	struct stops *stops; /* ledger_stops.c's */
+	int64_t late_at_ms;  /* no later slots before: the last try failed */
 
 	struct pg_params params;
 	struct ledger_entry **sorted; /* scratch, of batch_max */

@@ -48,6 +48,7 @@ enum metrics_cause {
 	CAUSE_STATUS,
 	CAUSE_SETTLE,
 	CAUSE_LEASE,
+	CAUSE_NOT_SENT, /* of a resend: the attempt before it is as unknown as it was */
 	CAUSE_COUNT
 };
 /* operations_stopped{reason}; the last is what a later version may write */

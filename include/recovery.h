@@ -18,7 +18,7 @@ struct recovery_case {
 	int64_t age_ms;      /* since the first attempt began */
 	int64_t tried_ms;    /* since the last resend began; -1: there was none */
 	bool same_raw;       /* the request is the record's, byte for byte */
-	bool stale;          /* the first attempt's lease ran out, and no end of it is written */
+	bool stale; /* the first attempt's lease ran out, and no end of it is written */
 };
 
 struct recovery_ruling {

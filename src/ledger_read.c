@@ -370,7 +370,8 @@ static void completed(struct ledger *ledger, struct ledger_entry *entry, struct 
 		      size_t row)
 {
 	struct row stored = { (unsigned)pg_int(rows, row, R_SLOT), 0,
-			      copy(entry, rows, row, R_FIELDS), copy(entry, rows, row, R_BODY) };
+			      copy(entry, rows, row, R_FIELDS),
+			      copy(entry, rows, row, R_BODY) };
 
 	entry->completed_at = pg_is_null(rows, row, R_AT) ? 0 : pg_int(rows, row, R_AT);
 	entry->source = (enum ledger_source)pg_int(rows, row, R_SOURCE);

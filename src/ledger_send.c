@@ -240,8 +240,8 @@ static void send_listing(struct ledger *ledger, struct batch *batch)
 static void send_completions(struct ledger *ledger, struct batch *batch)
 {
 	static const struct column columns[] = {
-		{ PG_INT8, op_id },        { PG_DATE, day },     { PG_INT2, kind },
-		{ PG_INT2, status },       { PG_BYTEA, fields }, { PG_BYTEA, body },
+		{ PG_INT8, op_id },        { PG_DATE, day },      { PG_INT2, kind },
+		{ PG_INT2, status },       { PG_BYTEA, fields },  { PG_BYTEA, body },
 		{ PG_BYTEA, row_hash_of }, { PG_BYTEA, receipt }, { PG_BYTEA, cause },
 	};
 	size_t n = sort(ledger, &batch->completions, entry_by_op_id);

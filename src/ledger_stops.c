@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EVERY_MS    500
-#define KNOWN_MS    2000
-#define CROWDED_MS  1000
-#define STOPS_MAX   10000
+#define EVERY_MS   500
+#define KNOWN_MS   2000
+#define CROWDED_MS 1000
+#define STOPS_MAX  10000
 
 struct stop {
 	char *operation; /* NULL: everything */
@@ -111,9 +111,9 @@ static bool concerns(const struct stop *stop, const struct ledger_entry *entry)
 {
 	if (stop->operation && strcmp(stop->operation, entry->idempotency->operation) != 0)
 		return false;
-	return !stop->account || (stop->account_len == entry->account.len &&
-				  memcmp(stop->account, entry->account.at,
-					 entry->account.len) == 0);
+	return !stop->account ||
+	       (stop->account_len == entry->account.len &&
+		memcmp(stop->account, entry->account.at, entry->account.len) == 0);
 }
 
 const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,

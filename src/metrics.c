@@ -50,6 +50,7 @@ static const char *const cause_names[] = {
 	[CAUSE_TIMEOUT] = "timeout",     [CAUSE_CUT_OFF] = "cut_off",
 	[CAUSE_MALFORMED] = "malformed", [CAUSE_STATUS] = "status",
 	[CAUSE_SETTLE] = "settle",       [CAUSE_LEASE] = "lease",
+	[CAUSE_NOT_SENT] = "not_sent",
 };
 static const char *const version_names[] = { ONCEWARD_VERSION };
 

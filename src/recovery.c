@@ -23,8 +23,8 @@ static int64_t gap_after(unsigned generation)
 static struct recovery_ruling resend(const struct recovery_settings *settings,
 				     const struct recovery_case *record)
 {
-	int64_t left = record->tried_ms < 0 ? 0
-					    : gap_after(record->generation) - record->tried_ms;
+	int64_t left =
+		record->tried_ms < 0 ? 0 : gap_after(record->generation) - record->tried_ms;
 
 	if (!record->same_raw || record->age_ms < 0 ||
 	    record->age_ms >= settings->resend_window ||
