@@ -8,7 +8,7 @@
 #define LEDGER_CONNECTIONS_MAX 64
 #define LEDGER_BATCH_BYTES     ((size_t)4 * 1024 * 1024)
 #define LEDGER_TICK_MS         10
-#define LEDGER_IDLE_TICK_MS    400 /* stops are read twice a second */
+#define LEDGER_IDLE_TICK_MS    400 /* stops are read as often */
 #define LEDGER_RENEW_MS        10000
 #define LEDGER_RENEW_LIMIT_MS                                                                  \
 	INT64_C(3000000) /* instance numbers are free again after an hour */

@@ -314,6 +314,7 @@ static void session_done(struct pg_transaction *transaction)
 		instance_missing(ledger,
 				 link->asked == ASKED_CLAIM); /* a tick claims another */
 	session_publish(ledger);
+	stops_poll(ledger, loop_now(ledger->loop));
 	loop_wake(ledger->loop); /* what is queued goes out now */
 }
 

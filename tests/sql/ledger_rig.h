@@ -190,8 +190,9 @@ static inline struct attempt *reserved(struct ledger *ledger, const char *key,
 
 static inline void found_is(const struct attempt *a, enum ledger_found found)
 {
-	static const char *const words[] = { "won",      "completed", "in flight",  "unknown",
-					     "released", "stopped",   "unavailable" };
+	static const char *const words[] = { "won",     "completed",  "in flight",
+					     "unknown", "released",   "overloaded",
+					     "stopped", "unavailable" };
 
 	ck_assert_msg(a->entry.found == found, "%.*s was found %s (%s), not %s\n%s",
 		      (int)a->entry.key.len, a->entry.key.at, words[a->entry.found],
@@ -405,7 +406,7 @@ static inline void set_up(void)
 	settings.ledger.batch_max = 256;
 	memcpy(settings.fingerprint, "of the settings", 16);
 	scratch_do("TRUNCATE onceward.key, onceward.op, onceward.event, onceward.event_late, "
-		   "onceward.attention, onceward.identity");
+		   "onceward.attention, onceward.identity, onceward.stop, onceward.receipt");
 }
 
 /* Everybody leaves, and the ledgers end when they have nothing more to do. */
