@@ -17,8 +17,8 @@
 /* --- what happened on this path --- */
 
 static struct {
-	/* B body, K key of the body, P passed, H hold, R reserve, W wait, F forward, S settle, A answer,
-	 * L leave */
+	/* B body, K key of the body, P passed, H hold, R reserve, W wait, F forward, T stream, S settle,
+	 * A answer or a stream's end, L leave */
 	char events[32];
 	unsigned n;
 	enum problem account;
@@ -30,7 +30,10 @@ static struct {
 	bool retained, close_delimited;
 	enum upstream_end end;
 	enum outcome listed;
-	enum { SMALL, BIG, DROPPED } size;
+	enum { SMALL, BIG, DROPPED, STREAMED } size;
+	unsigned minor;     /* HTTP/1.minor */
+	size_t streamed;    /* bytes */
+	bool whole, marked; /* the stream has its end; its head says until when it is kept */
 	enum ledger_settled settled;
 	enum ledger_outcome outcome;
 	struct http_answer result;
@@ -233,32 +236,66 @@ static void call_done(void *arg)
 	call->done(call);
 }
 
-void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
+static void answer_heads(struct upstream_call *call)
 {
 	static const unsigned statuses[] = {
 		[OUTCOME_UNKNOWN] = 500, [OUTCOME_STORE] = 201, [OUTCOME_RELEASE] = 400
 	};
-	static const struct span bodies[] = {
-		[SMALL] = SPAN("body"), [BIG] = SPAN("a large body"), [DROPPED] = SPAN("")
-	};
 
+	now.listed = (enum outcome)decide(3);
+	call->close_delimited = now.close_delimited = decide(2);
+	call->length = call->close_delimited || decide(2) ? UINT64_MAX : 12;
+	call->answer.status = statuses[now.listed];
+}
+
+/* More than may be held: it goes on in pieces, or is dropped. */
+static void answer_passes(struct upstream_call *call)
+{
+	bool may = now.minor == 1 || call->length == 12;
+
+	call->streamed = call->head(call);
+	assert(call->streamed == may);
+	now.size = may ? STREAMED : DROPPED;
+	if (!may)
+		return;
+	call->data(call, SPAN("a large"));
+	call->data(call, SPAN(" body"));
+}
+
+static void answer_comes(struct upstream_call *call)
+{
+	bool cap = call->answer_max == 4;
+
+	answer_heads(call);
+	now.size = decide(2) ? SMALL : !cap && decide(2) ? BIG : DROPPED;
+	if (now.size == DROPPED)
+		answer_passes(call);
+	call->dropped = now.size == DROPPED;
+	if (now.size == SMALL)
+		call->answer.body = SPAN("body");
+	if (now.size == BIG)
+		call->answer.body = SPAN("a large body");
+}
+
+void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
+{
 	(void)upstreams;
 	note('F');
 	assert(call->start_by_ms == 60000); /* begun by then, it ends within its lease */
 	assert(now.key_forwarded);
-	assert(call->drop_over && call->held_anyway == 4 && call->answer_max >= 4);
+	assert(call->drop_over && call->held_anyway == 4);
+	assert(call->answer_max == (now.minor ? 4 : FORWARD_ANSWER_MAX));
 	call->end = now.end = (enum upstream_end)decide(UPSTREAM_MALFORMED + 1);
-	if (call->end != UPSTREAM_ANSWERED) {
-		call->cause = "it ended so";
-	} else {
-		now.listed = (enum outcome)decide(3);
-		call->close_delimited = now.close_delimited = decide(2);
-		now.size = decide(3);
-		now.reduced = due() == LEDGER_COMPLETE && now.size != DROPPED && decide(2);
-		call->dropped = now.size == DROPPED;
-		call->answer.status = statuses[now.listed];
-		call->answer.body = bodies[now.size];
+	if (call->end == UPSTREAM_ANSWERED) {
+		answer_comes(call);
+	} else if (call->end > UPSTREAM_TOO_LATE && decide(2)) { /* it had begun */
+		call->end = UPSTREAM_ANSWERED;
+		answer_heads(call);
+		answer_passes(call);
+		call->end = now.end;
 	}
+	if (call->end != UPSTREAM_ANSWERED)
+		call->cause = "it ended so";
 	later(call_done, call);
 }
 
@@ -350,6 +387,30 @@ void forward_reply(struct served *s, unsigned verdict, const struct http_answer 
 	note('A');
 	s->verdict = verdict;
 	now.answer = *with;
+}
+
+void forward_stream(struct served *s, struct upstream_call *call, const struct http_answer *with,
+		    int64_t patience_ms)
+{
+	note('T');
+	assert(s == served && call->answer.status == with->status);
+	assert(patience_ms == 500 && with->body.len == 0);
+	assert(http_find(&with->fields, SPAN("Location"), NULL) &&
+	       http_find(&with->fields, SPAN("Idempotency-Request-Id"), NULL));
+	now.marked = http_find(&with->fields, SPAN("Idempotency-Expires"), NULL) != NULL;
+}
+
+void forward_stream_data(struct served *s, struct span piece)
+{
+	assert(s == served && now.size != SMALL);
+	now.streamed += piece.len;
+}
+
+void forward_stream_over(struct served *s, unsigned verdict, bool whole)
+{
+	note('A');
+	s->verdict = verdict;
+	now.whole = whole;
 }
 
 bool forward_has_key(const struct http_request *request)
