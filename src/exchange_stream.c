@@ -11,7 +11,7 @@
  * on, nothing is streamed.
  *
  * HTTP/1.0 has no end that can be withheld but a Content-Length. Without one the answer is held as
- * far as memory goes, and dropped beyond that, as before there were streams.
+ * far as memory goes, and dropped beyond that.
  */
 #include "exchange_internal.h"
 

@@ -171,6 +171,7 @@ static enum problem due_of_record(void)
 					   [LEDGER_UNKNOWN] = PROBLEM_RESULT_UNKNOWN,
 					   [LEDGER_RELEASED] = PROBLEM_IN_PROGRESS,
 					   [LEDGER_STOPPED] = PROBLEM_STOPPED,
+					   [LEDGER_OVERLOADED] = PROBLEM_OVERLOADED,
 					   [LEDGER_UNAVAILABLE] = PROBLEM_LEDGER_UNAVAILABLE };
 
 	if (stands(now.found) && now.same != LEDGER_SAME)
