@@ -1,4 +1,4 @@
-/* What exchange.c and exchange_answer.c share; nobody else includes it. */
+/* What exchange.c and its parts share; nobody else includes it. */
 #pragma once
 #include "exchange.h"
 
@@ -26,6 +26,10 @@ void exchange_recover(struct exchange *x);
 
 /* Adds what every answer of an enforced request carries; its fields have room. */
 void exchange_mark(const struct exchange *x, struct http_answer *answer);
+/* exchange.c: what the end of the call, as far as it is known, makes of the record */
+enum ledger_outcome exchange_judge(struct exchange *x);
+/* Before the forward: an answer that is too large to be stored may be streamed. */
+void exchange_stream(struct exchange *x);
 /* The answers that the gateway makes or gives again. */
 struct http_answer exchange_replay(struct exchange *x);
 struct http_answer exchange_refusal(struct exchange *x, enum problem problem,

@@ -31,11 +31,14 @@ struct served {
 	struct http_request request;         /* first: the listener hands us out by it */
 	void (*body)(struct served *served); /* what to do when the body is complete */
 	void (*end)(struct served *served);  /* NULL: nothing */
+	struct upstream_call *stream;        /* whose answer goes on in pieces; else NULL */
+	struct upstream_call *minded; /* is cancelled where the client is gone; or NULL */
 	struct services *services;
 	const struct settings *settings; /* held until its end */
 	const struct route *route;       /* NULL: none was found */
 	size_t bytes; /* of services->bytes, until its end; `room` of them for the answer */
 	size_t room;
+	size_t queued; /* of `bytes`: what waits for the client to take it */
 	/* for the log and the metrics */
 	unsigned verdict;
 	unsigned status;
@@ -83,3 +86,16 @@ struct http_fields forward_kept(struct arena *arena, const struct http_fields *f
 void forward_reply(struct served *served, unsigned verdict, const struct http_answer *answer);
 /* Does the request carry an Idempotency-Key that is one, whatever the route says? (CONTRACT 10) */
 bool forward_has_key(const struct http_request *request);
+
+/*
+ * An answer in pieces, with back-pressure, and its memory counted: from upstream_call.head on, with
+ * the pieces of .data. The client has all of it but its end then; forward_stream_over gives the end
+ * or cuts the connection. A client that is gone does not end the call, unless it is `minded`: it is
+ * read to its end, and dropped. `patience_ms`: see listener.h.
+ */
+void forward_stream(struct served *served, struct upstream_call *call,
+		    const struct http_answer *answer, int64_t patience_ms);
+void forward_stream_data(struct served *served, struct span piece);
+void forward_stream_over(struct served *served, unsigned verdict, bool whole);
+/* The client goes on taking, or is gone. */
+void forward_moved(struct served *served);

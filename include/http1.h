@@ -22,6 +22,8 @@ struct http1_head {
 };
 bool http1_write_head(struct buf *out, const struct http1_head *head) MUST_CHECK;
 
+#define HTTP1_LENGTH_UNKNOWN UINT64_MAX
+
 enum http1_state {
 	HTTP1_MORE,      /* needs more bytes */
 	HTTP1_COMPLETE,  /* the answer is whole, by its framing */
@@ -39,6 +41,11 @@ struct http1_reader {
 	/* set by the owner: a body over body_max is no TOO_LARGE. It is read to its end and not
 	 * kept: answer.body is empty, `body_over` says why. */
 	bool discard;
+	/* Set by the owner, or NULL: asked once, when the body passes body_max and status, fields and
+	 * `length` are known. True: what there is of the body, and all that follows, goes to
+	 * `piece`, inside http1_read, and answer.body stays empty. Bytes live for the call. */
+	bool (*over)(struct http1_reader *reader);
+	void (*piece)(struct http1_reader *reader, struct span bytes);
 	/* the result, valid when COMPLETE; status and fields as soon as head_done */
 	struct http_answer
 		answer; /* all of it in the arena, the body dechunked; close stays false */
@@ -46,6 +53,8 @@ struct http1_reader {
 	bool keep_alive;      /* may the connection be used again? */
 	bool close_delimited; /* the body ends with the connection: completeness is not provable */
 	bool body_over;       /* the body passed body_max; nothing of it is held */
+	bool passing;         /* it goes to `piece` */
+	uint64_t length;      /* of the body, as announced; HTTP1_LENGTH_UNKNOWN */
 	unsigned interim;     /* 1xx answers skipped so far; over 8 is MALFORMED */
 	size_t trailing;      /* bytes after the end: the connection is not used again */
 	const char *why;      /* for MALFORMED and TOO_LARGE */
@@ -69,6 +78,8 @@ void http1_reader_fini(struct http1_reader *reader); /* the answer stays: it is 
 /* Takes all bytes. After a state other than MORE further bytes only count as `trailing`. How
  * the bytes are cut into pieces changes nothing about the result. */
 enum http1_state http1_read(struct http1_reader *reader, struct span bytes);
+/* As if the body had passed body_max: what is held of one that is under way goes on now. */
+void http1_pass_on(struct http1_reader *reader);
 /* The stream ended. COMPLETE for a close-delimited answer (with close_delimited set), CUT
  * otherwise; what was decided before stays. */
 enum http1_state http1_eof(struct http1_reader *reader);

@@ -26,12 +26,15 @@ struct listener_handler {
 	void (*head)(struct http_request *request, void *arg);
 	void (*body)(struct http_request *request, void *arg);
 	void (*end)(struct http_request *request, void *arg); /* see listener_gone */
+	/* Of a stream: it may go on, or its client is gone. NULL where there are no streams. */
+	void (*moved)(struct http_request *request, void *arg);
 	void *arg;
 };
 
 struct listener_limits {
 	int64_t header_timeout, body_timeout, idle_timeout; /* ms */
-	size_t connections;                                 /* of this listener */
+	int64_t client_stall; /* ms: for how long a client may take nothing of its answer */
+	size_t connections;   /* of this listener */
 };
 
 /*
@@ -76,7 +79,39 @@ size_t listener_body_announced(const struct http_request *request);
  * bytes must live in the arena or longer; the struct itself is copied.
  */
 void listener_answer(struct http_request *request, const struct http_answer *answer);
-/* In `end`: the client left, or was dropped, before it had a whole answer. */
+/*
+ * An answer in pieces, instead of listener_answer, some time after `body` has returned. Status and
+ * fields go out at once; what is queued goes as the client takes it. The end is withheld until
+ * listener_stream_end: the last chunk, or where the length is known at least the last byte. After
+ * listener_stream_abort, or where the client is dropped, the connection closes without it, so that
+ * nobody takes what came for the whole. (With HTTP/1.0 and no length only a reset says so, and a
+ * client that does not look does not see it.)
+ *
+ * Until one of these two is called, once, the request is held: its client may be gone by then, and
+ * what is queued for it is dropped.
+ */
+#define LISTENER_LENGTH_UNKNOWN UINT64_MAX
+#define LISTENER_STREAM_HIGH    ((size_t)256 * 1024)
+#define LISTENER_STREAM_LOW     ((size_t)64 * 1024)
+struct listener_stream {
+	const struct http_answer *answer; /* as for listener_answer; without a body */
+	uint64_t length;                  /* of its body; at least 1 */
+	/* ms: for how long, added up over the stream, a client may leave more in the queue than the
+	 * high mark; one that is slower is dropped. INT64_MAX: as long as it takes anything. */
+	int64_t patience;
+};
+void listener_stream(struct http_request *request, const struct listener_stream *stream);
+/* Queues a copy, and returns how much is queued then. Above the high mark the caller had better stop
+ * until `moved`, which is called once the queue is below the low mark, or the client gone. */
+size_t listener_stream_data(struct http_request *request, struct span bytes);
+size_t listener_stream_queued(const struct http_request *request);
+void listener_stream_end(struct http_request *request);
+void listener_stream_abort(struct http_request *request);
+/* From `body` on: a client that resets its connection is gone before it has its answer; `moved` is
+ * called within some seconds, once. One that only closes its own half still waits. */
+void listener_mind(struct http_request *request);
+
+/* The client left, or was dropped, before it had a whole answer: in `end`, in `moved` and later. */
 bool listener_gone(const struct http_request *request);
 
 /* Keeps the request alive beyond its answer (a settle that goes on in the background). */

@@ -12,6 +12,7 @@ enum waiting {
 	WAITING_SWALLOW, /* for the end of a body that nobody wants */
 	WAITING_ANSWER,  /* for the handler; it has deadlines of its own */
 	WAITING_READER,  /* for the client to take its answer */
+	WAITING_STREAM,  /* the same, or for the next piece of it */
 	WAITING_NEXT,    /* for another request */
 	WAITING_CLOSE    /* for the client to close, after an answer past the library */
 };
@@ -34,6 +35,18 @@ struct connection {
 	char peer[INET6_ADDRSTRLEN];
 };
 
+/* An answer in pieces. */
+struct stream {
+	struct buf queue;
+	size_t taken;  /* of the queue */
+	uint64_t left; /* of the whole, where its length is known */
+	int64_t patience, full_since, full_ms;
+	bool on;
+	bool sized;
+	bool full; /* above the high mark, and not below the low one since */
+	bool ended, aborted;
+};
+
 /* A request, and what only the listener knows of it; the handler's struct lies behind it. */
 struct inbound {
 	alignas(max_align_t) struct listener *listener;
@@ -42,6 +55,7 @@ struct inbound {
 	size_t announced, max, swallowed;
 	struct buf body; /* grows up to max, or to what was announced */
 	struct http_answer answer;
+	struct stream stream;
 	unsigned holds;
 	bool begun;   /* the head is complete */
 	bool handled; /* the handler knows of it */
@@ -53,6 +67,7 @@ struct inbound {
 	bool inside;   /* inside the handler: whoever called it sees to the answer */
 	bool raw;      /* can only be answered past the library */
 	bool suspended;
+	bool minded; /* listener_mind was called */
 	bool gone;
 };
 
@@ -84,6 +99,16 @@ static inline struct http_request *inbound_request(struct inbound *inbound)
 	return (struct http_request *)(void *)(inbound + 1);
 }
 
+static inline struct inbound *inbound_of(const struct http_request *request)
+{
+	union {
+		const struct http_request *in;
+		struct inbound *out;
+	} same = { .in = request };
+
+	return same.out - 1;
+}
+
 /* listener.c */
 void listener_take(struct listener *listener, int fd, const struct sockaddr *from,
 		   socklen_t len);
@@ -98,7 +123,19 @@ void inbound_begin(struct inbound *inbound, const struct listener_checked *check
 void inbound_piece(struct inbound *inbound, const char *bytes, size_t len);
 void inbound_whole(struct inbound *inbound);
 void inbound_give_up(struct inbound *inbound); /* reads no further: the answer goes out raw */
+void inbound_send(struct inbound *inbound);    /* its answer, or its stream */
 void inbound_end(struct inbound *inbound, bool whole); /* the answer went out whole */
+
+/* listener_stream.c */
+#define STREAM_ENDED  (-1L)
+#define STREAM_FAILED (-2L)
+/* What goes out next: a number of bytes, or one of these; 0: it is suspended. */
+long stream_take(struct inbound *inbound, char *to, size_t room);
+void stream_moved(struct inbound *inbound);
+/* Once a second: is its client too slow, or gone? */
+bool stream_stalled(const struct inbound *inbound, int64_t now) MUST_CHECK;
+bool stream_reset(const struct inbound *inbound) MUST_CHECK;
+void stream_fini(struct inbound *inbound);
 
 /* listener_accept.c */
 bool listener_doors_open(struct listener *listener, const struct listener_start *start,

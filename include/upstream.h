@@ -29,8 +29,8 @@ struct upstream_call {
 	struct span method, target;
 	struct http_fields fields; /* end-to-end; the connection's own are the codec's */
 	struct span body;
-	/* What may be held of the answer's body. What is over it is MALFORMED; with `drop_over` it
-	 * is read to its end and dropped. */
+	/* What may be held of the answer's body. What is over it goes on in pieces, where `head` is
+	 * there and says so; else it is MALFORMED, or with `drop_over` read to its end and dropped. */
 	size_t answer_max;
 	/* Grows with the answer's body, and not over held_max: that is too much too, but for the
 	 * first `held_anyway` bytes. NULL: not counted. */
@@ -38,6 +38,16 @@ struct upstream_call {
 	size_t held_max, held_anyway;
 	size_t held_before; /* bytes of the answer that are in *held already */
 	bool drop_over;
+	/*
+	 * An answer in pieces. `head` is asked when status and fields are in `answer`, and `length`
+	 * and close_delimited are known; true: `data` is called with the body as it comes, the
+	 * bytes living for that call, and answer.body stays empty. Both are called in a turn of the
+	 * upstreams, never inside a function of theirs, before `done`, and may pause the call.
+	 */
+	bool (*head)(struct upstream_call *call); /* NULL: never in pieces */
+	void (*data)(struct upstream_call *call, struct span piece);
+	bool eager;   /* of an unknown length: in pieces as soon as it does not come at once */
+	bool endless; /* once it is in pieces the upstream's `timeout` ends, idle_timeout holds */
 	/* Not begun to send by then, on the clock of the loop: TOO_LATE (queue, connecting, other
 	 * servers included). 0: no such time. */
 	int64_t start_by_ms;
@@ -46,6 +56,8 @@ struct upstream_call {
 	enum upstream_end end;
 	struct http_answer answer;
 	bool dropped;         /* it was whole; its body was too much, and is empty here */
+	bool streamed;        /* it went to `data`, as far as it came */
+	uint64_t length;      /* of the body, where it is announced; UINT64_MAX */
 	bool close_delimited; /* whole only as far as anybody can tell */
 	const char *cause;    /* a few words for the log where it is not ANSWERED */
 	size_t held_more;     /* what *held grew by; whoever owns it takes it off again */
@@ -60,7 +72,8 @@ struct upstream_call {
 	uint64_t tried; /* servers, by position */
 	int64_t began_us;
 	int64_t deadline_ms; /* of the whole, from the connection on */
-	bool retried;
+	bool retried, paused;
+	bool lent; /* and has not ended */
 };
 
 struct upstreams *upstreams_new(struct loop *loop, struct metrics *metrics);
@@ -72,6 +85,15 @@ void upstreams_free(struct upstreams *upstreams); /* no call under way */
 void upstreams_follow(struct upstreams *upstreams, const struct settings *settings,
 		      unsigned threads);
 void upstream_send(struct upstreams *upstreams, struct upstream_call *call);
+/*
+ * Back-pressure, of a call that is streamed: while it is paused nothing is read from its connection,
+ * and idle_timeout does not run; `timeout` does, but for `endless`. Harmless for a call that has
+ * ended and is not sent again.
+ */
+void upstream_pause(struct upstream_call *call);
+void upstream_resume(struct upstream_call *call);
+/* Ends a call that nobody waits for any more, as CUT or NOT_SENT; `done` is called as always. */
+void upstream_cancel(struct upstream_call *call, const char *cause);
 /* Once a turn: calls `done` of the calls that ended. */
 void upstreams_run(struct upstreams *upstreams);
 size_t upstreams_calls(const struct upstreams *upstreams); /* under way: `done` not called */

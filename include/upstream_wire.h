@@ -36,6 +36,7 @@ struct upstream_wire {
 	struct ssl_st *ssl; /* lives in `easy` */
 	bool tls, opening;
 	bool write_blocked, read_blocked; /* by a socket that cannot be written */
+	bool paused;
 };
 
 void wire_open(struct wires *wires, struct upstream_wire *wire, const struct wire_target *to);
@@ -50,5 +51,9 @@ enum wire_moved wire_read(struct upstream_wire *wire, char *to, size_t room,
 /* After a read that moved `n` of `room`: must it be read again now? (A `false` may be followed by a
  * `ready`.) */
 bool wire_more(const struct upstream_wire *wire, size_t n, size_t room) MUST_CHECK;
+/* `ready` is not called, whatever happens, until it is resumed; it is not read or written either. What
+ * came meanwhile is reported by the kernel then, but for what is left inside TLS: read. */
+void wire_pause(struct upstream_wire *wire);
+void wire_resume(struct upstream_wire *wire);
 /* Is it open, with nothing to be read? TLS messages that are no data are taken in on the way. */
 bool wire_quiet(struct upstream_wire *wire) MUST_CHECK;

@@ -329,8 +329,8 @@ static void waited(struct ledger_entry *entry)
 
 /*
  * FORWARD: the upstream gets the request, once, if the lease outlasts it. An answer is never lost
- * for its size: what would be stored is held whatever others hold, and of a larger one at least
- * the status is heard. Ends in forwarded().
+ * for its size: what would be stored is held whatever others hold, and a larger one is streamed, or
+ * at least its status is heard. Ends in forwarded().
  */
 static void forward(struct exchange *x)
 {
@@ -346,6 +346,7 @@ static void forward(struct exchange *x)
 	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
 	call->held_anyway = keep;
 	call->drop_over = true;
+	exchange_stream(x);
 	call->done = forwarded;
 	upstream_send(services_of(x)->upstreams, call);
 }
@@ -370,7 +371,7 @@ static enum ledger_outcome without_answer(const struct exchange *x)
 }
 
 /* What the end of the call makes of the record. */
-static enum ledger_outcome judge(struct exchange *x)
+enum ledger_outcome exchange_judge(struct exchange *x)
 {
 	const struct upstream_call *call = &x->call;
 
@@ -400,7 +401,7 @@ static const char *cause_of(const struct exchange *x, enum ledger_outcome outcom
 static void forwarded(struct upstream_call *call)
 {
 	struct exchange *x = container_of(call, struct exchange, call);
-	enum ledger_outcome outcome = judge(x);
+	enum ledger_outcome outcome = exchange_judge(x);
 
 	forward_ended(&x->served, call);
 	metrics_observe(services_of(x)->metrics, METRIC_upstream_seconds,
@@ -439,7 +440,7 @@ static void settle(struct exchange *x, enum ledger_outcome outcome, const char *
 			forward_kept(entry->arena, &x->answer.fields, &response->headers);
 		entry->result.body = x->answer.body.len ? x->answer.body : no_body;
 		/* completed; later retries get 410 */
-		if (x->answer.body.len > keep || x->call.dropped)
+		if (x->answer.body.len > keep || x->call.dropped || x->call.streamed)
 			entry->result.body = (struct span){ NULL, 0 };
 	}
 	entry->done = settled;
@@ -451,7 +452,7 @@ static void answer_record(struct exchange *x)
 {
 	if (x->entry.found != LEDGER_COMPLETED)
 		exchange_refuse(x, PROBLEM_RESULT_UNKNOWN, x->served.cause);
-	else if (x->entry.retained)
+	else if (x->entry.retained && !x->call.streamed)
 		replay(x);
 	else
 		exchange_refuse(x, PROBLEM_NOT_RETAINED, NULL);
@@ -464,7 +465,7 @@ static void not_settled(struct exchange *x)
 
 	count_unknown(x, CAUSE_SETTLE);
 	if (late && x->idempotency->on_settle_failure == SETTLE_FAILURE_DELIVER &&
-	    !x->call.dropped) {
+	    !x->call.dropped && !x->call.streamed) {
 		x->unrecorded = true;
 		return;
 	}
@@ -476,7 +477,8 @@ static void not_settled(struct exchange *x)
  * What the ledger did not take in time, the client may not hear, unless the route says so: it is
  * told that the result is not known, and a retry finds it once the ledger has it. What was not
  * sent stays not sent. An answer whose body was dropped is no answer: the client hears what the
- * record says of it.
+ * record says of it. To one that has all but the end of an answer nothing can be said: it gets the
+ * end, or is cut off.
  */
 static void settled(struct ledger_entry *entry)
 {
@@ -528,10 +530,13 @@ static void answer(struct exchange *x, unsigned verdict, struct http_answer *wit
 	if (x->held) {
 		served->request_id = span_of(x->entry.request_id);
 		served->key_hash = x->entry.op_id ? x->entry.key_hash : NULL;
-		if (verdict < VERDICT_PROBLEM)
+		if (verdict < VERDICT_PROBLEM && !x->call.streamed)
 			exchange_mark(x, with);
 	}
-	forward_reply(served, verdict, with);
+	if (x->call.streamed)
+		forward_stream_over(served, verdict, verdict == VERDICT_FORWARDED);
+	else
+		forward_reply(served, verdict, with);
 	if (x->held)
 		ledger_leave(services_of(x)->ledger, &x->entry);
 }

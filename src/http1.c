@@ -51,13 +51,28 @@ bool http1_fits(const struct http1_reader *r, uint64_t more)
 	return r->body.len <= r->body_max && more <= r->body_max - r->body.len;
 }
 
-/* The body is more than may be held. No byte of it is kept, whether it is read on or not. */
+/* The body is more than may be held. No byte of it is kept, whether it goes on, is read or not. */
 void http1_body_over(struct http1_reader *r)
 {
+	struct buf held = r->body;
+
+	if (r->body_over)
+		return;
 	r->body_over = true;
-	buf_fini(&r->body);
-	if (!r->discard)
+	buf_init(&r->body, r->body_max);
+	r->passing = r->over && r->over(r);
+	if (r->passing && held.len)
+		r->piece(r, buf_view(&held));
+	if (!r->passing && !r->discard)
 		http1_refuse(r, HTTP1_TOO_LARGE, "body");
+	buf_fini(&held);
+}
+
+/* One of an announced length has its bytes in the arena already, and stays there. */
+void http1_pass_on(struct http1_reader *reader)
+{
+	if (reader->head_done && reader->state == HTTP1_MORE && !reader->into)
+		http1_body_over(reader);
 }
 
 /* Body bytes that no length announced. */
@@ -65,7 +80,9 @@ void http1_collect(struct http1_reader *r, struct span bytes)
 {
 	if (!http1_fits(r, bytes.len))
 		http1_body_over(r);
-	if (!r->body_over)
+	if (r->passing)
+		r->piece(r, bytes);
+	else if (!r->body_over)
 		buf_span(&r->body, bytes);
 }
 
@@ -243,6 +260,7 @@ static void begin_sized(struct http1_reader *r, uint64_t length)
 static void begin_body(struct http1_reader *r, const struct framing *framing)
 {
 	r->answer.body = SPAN("");
+	r->length = framing->sized ? framing->length : HTTP1_LENGTH_UNKNOWN;
 	if (r->head_request || r->answer.status == 204 || r->answer.status == 304) {
 		http1_complete(r);
 	} else if (framing->sized) {
@@ -328,6 +346,8 @@ static size_t read_sized(struct http1_reader *r, struct span bytes)
 	if (r->into) {
 		memcpy(r->into + r->answer.body.len, bytes.at, n);
 		r->answer.body.len += n;
+	} else if (r->passing) {
+		r->piece(r, (struct span){ bytes.at, n });
 	}
 	r->left -= n;
 	if (!r->left)

@@ -24,10 +24,11 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#define POOL_BYTES  ((size_t)48 * 1024) /* of a connection: both heads, 100 fields, cookies */
-#define RUNS_A_TURN 8
-#define SECOND      1000
-#define OWN_TIMEOUT 86400U /* seconds; never reached: see above */
+#define POOL_BYTES   ((size_t)48 * 1024) /* of a connection: both heads, 100 fields, cookies */
+#define STREAM_BLOCK ((size_t)32 * 1024) /* of an answer in pieces, at a time */
+#define RUNS_A_TURN  8
+#define SECOND       1000
+#define OWN_TIMEOUT  86400U /* seconds; never reached: see above */
 
 /* The library takes what it does not change as `void *`. */
 static char *unconst(const char *at)
@@ -107,15 +108,36 @@ static void add_field(struct listener *l, struct MHD_Response *response,
 			    (int)field->name.len, field->name.at);
 }
 
-/* The answer's bytes live in the arena, which ends after the library's interest in them. */
+static ssize_t on_wanted(void *cls, uint64_t at, char *to, size_t room)
+{
+	long n = stream_take(cls, to, room);
+
+	(void)at;
+	if (n >= 0)
+		return n;
+	return n == STREAM_ENDED ? MHD_CONTENT_READER_END_OF_STREAM
+				 : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+/* A body's bytes live in the arena, which ends after the library's interest in them. */
+static struct MHD_Response *response_of(struct inbound *in)
+{
+	const struct span body = in->answer.body;
+
+	if (in->stream.on)
+		return MHD_create_response_from_callback(in->stream.sized ? in->stream.left
+									  : MHD_SIZE_UNKNOWN,
+							 STREAM_BLOCK, on_wanted, in, NULL);
+	return MHD_create_response_from_buffer(length_of(in), unconst(body.at ? body.at : ""),
+					       MHD_RESPMEM_PERSISTENT);
+}
+
 void listener_queue(struct inbound *inbound)
 {
 	struct listener *l = inbound->listener;
 	struct connection *c = inbound->connection;
 	const struct http_answer *answer = &inbound->answer;
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-		length_of(inbound), unconst(answer->body.at ? answer->body.at : ""),
-		MHD_RESPMEM_PERSISTENT);
+	struct MHD_Response *response = response_of(inbound);
 
 	assert(response);
 	if (answer->close || inbound->unwanted || l->draining)

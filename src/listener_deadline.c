@@ -2,7 +2,9 @@
  * Deadlines of connections, looked at once a second: a second more or less is no matter, and one
  * pass over ten thousand connections is cheaper than ten thousand timers that are always moved.
  *
- * While the handler works on a request there is no deadline here: it has its own.
+ * While the handler works on a request there is no deadline here: it has its own. Where it wants to
+ * know that the client has given up, only a reset says so; nobody else sees that of a connection
+ * that is suspended.
  *
  * The library listens edge-triggered and trusts a short read to be the last: where a client's end
  * came together with its last bytes, it does not see the end. So the first look after something
@@ -17,7 +19,6 @@
 #include <sys/socket.h>
 
 #define SWALLOW_TIME ((int64_t)5 * 1000)
-#define READER_TIME  ((int64_t)60 * 1000)
 #define CLOSE_TIME   ((int64_t)2 * 1000)
 
 /* The library sees its end, and reports it. */
@@ -56,13 +57,35 @@ static bool reads_on(struct connection *c)
 
 static bool has_left(struct connection *c)
 {
-	bool reading = c->waiting != WAITING_ANSWER && c->waiting != WAITING_READER;
+	bool reading = c->waiting != WAITING_ANSWER && c->waiting != WAITING_READER &&
+		       c->waiting != WAITING_STREAM;
 	char byte;
 
 	if (c->looked || !reading)
 		return false;
 	c->looked = true;
 	return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+static void look_at_reader(struct connection *c, int64_t now)
+{
+	if (c->inbound && c->inbound->suspended)
+		c->since = now; /* there is nothing to take */
+	else if (reads_on(c))
+		c->since = now;
+	if (now - c->since >= c->listener->limits.client_stall ||
+	    (c->inbound && stream_stalled(c->inbound, now)))
+		drop(c);
+}
+
+static void look_for_reset(struct connection *c)
+{
+	struct inbound *in = c->inbound;
+
+	if (!in || in->gone || !in->minded || !in->suspended || !stream_reset(in))
+		return;
+	in->gone = true;
+	stream_moved(in);
 }
 
 static void look(struct connection *c, int64_t now)
@@ -88,13 +111,14 @@ static void look(struct connection *c, int64_t now)
 			inbound_give_up(c->inbound);
 		break;
 	case WAITING_READER:
-		if (reads_on(c))
-			c->since = now;
-		else if (waited >= READER_TIME)
-			drop(c);
+		look_at_reader(c, now);
+		break;
+	case WAITING_STREAM:
+		look_at_reader(c, now);
+		look_for_reset(c);
 		break;
 	case WAITING_NEXT:
-		if (waited >= limits->idle_timeout)
+		if (waited >= limits->idle_timeout || c->listener->draining)
 			drop(c);
 		break;
 	case WAITING_CLOSE:
@@ -102,6 +126,7 @@ static void look(struct connection *c, int64_t now)
 			drop(c);
 		break;
 	case WAITING_ANSWER:
+		look_for_reset(c);
 		break;
 	}
 }

@@ -18,16 +18,6 @@
 #define SWALLOW_MAX ((size_t)1024 * 1024)
 #define ROOM_AHEAD  ((size_t)64 * 1024) /* for a body that was announced and has not come yet */
 
-static struct inbound *inbound_of(const struct http_request *request)
-{
-	union {
-		const struct http_request *in;
-		struct inbound *out;
-	} same = { .in = request };
-
-	return same.out - 1;
-}
-
 struct inbound *inbound_new(struct connection *connection, const char *target)
 {
 	struct listener *l = connection->listener;
@@ -57,17 +47,20 @@ static void release(struct inbound *in)
 		l->handler->end(inbound_request(in), l->handler->arg);
 	}
 	buf_fini(&in->body);
+	stream_fini(in);
 	arena_free(inbound_request(in)->arena);
 }
 
 void inbound_end(struct inbound *inbound, bool whole)
 {
-	inbound->gone = !whole && !inbound->raw;
+	if (!whole && !inbound->raw && !inbound->stream.aborted)
+		inbound->gone = true;
 	inbound->connection = NULL;
+	stream_moved(inbound);
 	release(inbound);
 }
 
-static void send_answer(struct inbound *in)
+void inbound_send(struct inbound *in)
 {
 	struct connection *c = in->connection;
 
@@ -77,7 +70,7 @@ static void send_answer(struct inbound *in)
 		listener_wait(c, WAITING_CLOSE);
 	} else {
 		c->unread = -1;
-		listener_wait(c, WAITING_READER);
+		listener_wait(c, in->stream.on ? WAITING_STREAM : WAITING_READER);
 		listener_queue(in);
 	}
 	if (in->suspended)
@@ -104,7 +97,7 @@ void inbound_whole(struct inbound *inbound)
 	if (!inbound->answered && !inbound->given)
 		give_body(inbound);
 	if (inbound->answered) {
-		send_answer(inbound);
+		inbound_send(inbound);
 		return;
 	}
 	inbound->suspended = true;
@@ -133,7 +126,7 @@ static void refuse(struct inbound *in, const struct listener_checked *checked)
 	log_debug("listener", "%s: refused: %s", in->connection->peer, checked->why);
 	in->answered = true;
 	in->answer = problem_answer(inbound_request(in)->arena, &about);
-	send_answer(in);
+	inbound_send(in);
 }
 
 /* The handler has seen the head. What becomes of the body? */
@@ -228,7 +221,7 @@ void listener_answer(struct http_request *request, const struct http_answer *ans
 	in->answered = true;
 	in->answer = *answer;
 	if (!in->inside)
-		send_answer(in);
+		inbound_send(in);
 }
 
 bool listener_gone(const struct http_request *request)

@@ -148,6 +148,7 @@ static struct listener_limits limits_of(const struct settings *settings)
 	return (struct listener_limits){ .header_timeout = settings->gateway.header_timeout,
 					 .body_timeout = settings->gateway.body_timeout,
 					 .idle_timeout = settings->gateway.idle_timeout,
+					 .client_stall = settings->gateway.client_stall,
 					 .connections = CONNECTIONS };
 }
 

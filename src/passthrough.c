@@ -1,7 +1,9 @@
 /*
  * A request that is not enforced: a route without idempotency, a safe method, an optional key that is
  * missing. The gateway is a plain proxy here: one forward, never repeated, the answer as it
- * comes. Bodies are held whole, both ways, within limits.bytes_in_flight.
+ * comes. A small answer that comes at once, or whose length is known, is given whole; any other goes on
+ * in pieces while it comes, for as long as it does, at the pace of the client. The request's body is
+ * held whole, within limits.bytes_in_flight. A client that resets its connection ends the forward.
  *
  * It does not know the ledger.
  */
@@ -15,6 +17,7 @@
  * A chunked one counts as the largest it may become, from its head on. */
 #define BODY_MAX         ((size_t)64 * 1024 * 1024)
 #define BODY_MAX_CHUNKED ((size_t)8 * 1024 * 1024)
+#define ANSWER_MAX       ((size_t)64 * 1024) /* that is held */
 
 struct passthrough {
 	struct served served; /* first */
@@ -51,13 +54,35 @@ static void refuse(struct served *served, enum problem problem, const char *deta
 			   });
 }
 
+static bool answer_begins(struct upstream_call *call)
+{
+	struct passthrough *pass = container_of(call, struct passthrough, call);
+	struct http_answer answer = forward_answer(call);
+
+	forward_stream(&pass->served, call, &answer, INT64_MAX);
+	return true;
+}
+
+static void answer_goes_on(struct upstream_call *call, struct span piece)
+{
+	forward_stream_data(&container_of(call, struct passthrough, call)->served, piece);
+}
+
 static void forwarded(struct upstream_call *call)
 {
 	struct passthrough *pass = container_of(call, struct passthrough, call);
 	struct http_answer answer;
 
 	forward_ended(&pass->served, call);
+	pass->served.minded = NULL;
 	pass->served.cause = call->cause;
+	if (call->streamed) {
+		forward_stream_over(&pass->served,
+				    problems[call->end] ? verdict_of(problems[call->end])
+							: VERDICT_PASSED,
+				    !problems[call->end]);
+		return;
+	}
 	if (problems[call->end]) {
 		refuse(&pass->served, problems[call->end], call->cause);
 		return;
@@ -76,9 +101,14 @@ void passthrough_body(struct served *served)
 	}
 	pass->call = (struct upstream_call){ 0 }; /* others may have had the room before */
 	forward_prepare(served, &pass->call, false);
-	pass->call.answer_max = FORWARD_ANSWER_MAX;
+	pass->call.answer_max = ANSWER_MAX;
+	pass->call.head = answer_begins;
+	pass->call.data = answer_goes_on;
+	pass->call.eager = pass->call.endless = true;
 	pass->call.start_by_ms = loop_clock_us() / 1000 + pass->call.upstream->timeout;
 	pass->call.done = forwarded;
+	served->minded = &pass->call;
+	listener_mind(&served->request);
 	upstream_send(served->services->upstreams, &pass->call);
 }
 

@@ -18,31 +18,25 @@
  */
 #include "upstream.h"
 
-#include "upstream_held.h"
-#include "upstream_pool.h"
+#include "upstream_inner.h"
 
 #include <assert.h>
 
-#define READS      16 /* of one ready socket before the others have their turn */
 #define TLS_RECORD ((size_t)16 * 1024) /* a small request is one record */
 
 static void serve(struct upstream_pool *pool);
 static void go_on(struct upstream_call *call);
 
-static struct upstreams *owner(const struct upstream_call *call)
-{
-	return call->pool->of;
-}
-
 /* The call is over; `done` comes with the next upstreams_run. */
-static void end(struct upstream_call *call, enum upstream_end how, const char *cause)
+void upstream_over(struct upstream_call *call, enum upstream_end how, const char *cause)
 {
-	struct upstreams *upstreams = owner(call);
+	struct upstreams *upstreams = upstream_owner(call);
 
 	loop_timer_stop(upstreams->loop, &call->timer);
 	call->end = how;
 	call->cause = cause;
 	call->total_us = loop_clock_us() - call->began_us;
+	call->lent = false;
 	call->pool->calls--;
 	if (upstreams->outside && list_empty(&upstreams->ended))
 		loop_wake(upstreams->loop);
@@ -51,11 +45,14 @@ static void end(struct upstream_call *call, enum upstream_end how, const char *c
 }
 
 /* Parts the call from its link, which is kept where it can serve another one. */
-static struct upstream_call *part(struct upstream_link *link, bool keep)
+struct upstream_call *upstream_part(struct upstream_link *link, bool keep)
 {
 	struct upstream_call *call = link->call;
 	const struct upstream_settings *settings = call->upstream;
 
+	if (call->paused)
+		wire_resume(&link->wire);
+	call->paused = false;
 	call->on = NULL;
 	http1_reader_fini(&link->reader);
 	if (keep && settings->connections == CONNECTIONS_POOLED)
@@ -73,14 +70,14 @@ static void unreached(struct upstream_call *call, const char *cause)
 	if (pool_next(call->pool, call->tried, &call->server))
 		go_on(call);
 	else
-		end(call, UPSTREAM_NOT_SENT, cause);
+		upstream_over(call, UPSTREAM_NOT_SENT, cause);
 }
 
 /* The connection ended before it took a byte. */
 static void undelivered(struct upstream_link *link)
 {
 	bool pooled = link->pooled;
-	struct upstream_call *call = part(link, false);
+	struct upstream_call *call = upstream_part(link, false);
 
 	if (pooled) {
 		call->retried = true;
@@ -88,97 +85,6 @@ static void undelivered(struct upstream_link *link)
 	} else {
 		unreached(call, "the connection ended before anything was sent");
 	}
-}
-
-static int64_t due_ms(const struct upstream_link *link)
-{
-	const struct upstream_settings *settings = link->call->upstream;
-	int64_t pause = link->written && !link->heard ? settings->first_byte_timeout
-						      : settings->idle_timeout;
-	int64_t due = link->moved_ms + pause;
-
-	return due < link->call->deadline_ms ? due : link->call->deadline_ms;
-}
-
-/* A timer that is set too early is left alone: it looks again when it is due. */
-static void arm(struct upstream_link *link)
-{
-	struct loop *loop = owner(link->call)->loop;
-	struct loop_timer *timer = &link->call->timer;
-	int64_t due = due_ms(link);
-
-	if (!loop_timer_set(timer) || timer->at > due)
-		loop_timer(loop, timer, due - loop_now(loop));
-}
-
-static void answered(struct upstream_link *link)
-{
-	const struct http1_reader *reader = &link->reader;
-	bool keep = reader->keep_alive && reader->trailing == 0 && !reader->close_delimited &&
-		    link->written && !link->broken;
-
-	link->call->answer = reader->answer;
-	link->call->close_delimited = reader->close_delimited;
-	link->call->dropped = reader->body_over;
-	end(part(link, keep), UPSTREAM_ANSWERED, NULL);
-}
-
-/* What has just been read. False where the call has ended, and the link is gone. */
-static bool take(struct upstream_link *link, size_t n)
-{
-	struct upstreams *upstreams = owner(link->call);
-	struct http1_reader *reader = &link->reader;
-	enum http1_state state = HTTP1_MORE;
-	const char *why = NULL;
-
-	held_limit(link->call, reader);
-	state = http1_read(reader, (struct span){ upstreams->read, n });
-	held_count(link->call, reader);
-	why = held_why(link->call, reader);
-	link->heard = true;
-	link->moved_ms = loop_now(upstreams->loop);
-	if (state == HTTP1_COMPLETE)
-		answered(link);
-	else if (state != HTTP1_MORE)
-		end(part(link, false), UPSTREAM_MALFORMED, why);
-	return state == HTTP1_MORE;
-}
-
-static void stream_ended(struct upstream_link *link, enum wire_moved how)
-{
-	bool seen = link->reader.seen;
-
-	if (how == WIRE_ENDED && !link->broken && http1_eof(&link->reader) == HTTP1_COMPLETE)
-		answered(link);
-	else
-		end(part(link, false), UPSTREAM_CUT,
-		    seen ? "the answer was cut off" : "the connection ended without an answer");
-}
-
-/* Reads what there is of the answer. False where the call has ended, and the link is gone. */
-static bool pull(struct upstream_link *link)
-{
-	struct upstreams *upstreams = owner(link->call);
-	size_t n = 0;
-
-	for (unsigned reads = 1;; reads++) {
-		enum wire_moved moved =
-			wire_read(&link->wire, upstreams->read, sizeof(upstreams->read), &n);
-
-		if (moved == WIRE_BLOCKED)
-			break;
-		if (moved != WIRE_MOVED) {
-			stream_ended(link, moved);
-			return false;
-		}
-		if (!take(link, n))
-			return false;
-		if (!wire_more(&link->wire, n, sizeof(upstreams->read)) ||
-		    (reads >= READS && !link->wire.tls))
-			break;
-	}
-	arm(link);
-	return true;
 }
 
 static struct span rest(struct span all, size_t done)
@@ -197,7 +103,7 @@ static void accepted(struct upstream_link *link, size_t n)
 	link->body_sent += n - of_head;
 	link->written =
 		link->head_sent == link->head.len && link->body_sent == link->call->body.len;
-	link->moved_ms = loop_now(owner(link->call)->loop);
+	link->moved_ms = loop_now(upstream_owner(link->call)->loop);
 }
 
 static const char late[] = "it was too late to begin";
@@ -217,7 +123,7 @@ static bool push(struct upstream_link *link)
 		size_t n = 0;
 
 		if (!link->sent && too_late(link->call)) {
-			end(part(link, true), UPSTREAM_TOO_LATE, late);
+			upstream_over(upstream_part(link, true), UPSTREAM_TOO_LATE, late);
 			return false;
 		}
 		link->sent = link->sent || link->wire.tls;
@@ -234,8 +140,8 @@ static bool push(struct upstream_link *link)
 		}
 	}
 	if (link->broken)
-		return pull(link); /* it may have answered before it hung up */
-	arm(link);
+		return upstream_pull(link); /* it may have answered before it hung up */
+	upstream_arm(link);
 	return true;
 }
 
@@ -273,19 +179,18 @@ static void begin(struct upstream_link *link, struct upstream_call *call)
 	link->call = call;
 	link->moved_ms = now_us / 1000;
 	link->sent = link->written = link->broken = link->heard = false;
-	http1_reader_init(&link->reader, call->arena, call->answer_max,
-			  span_equal(call->method, SPAN("HEAD")));
-	link->reader.discard = call->drop_over;
+	upstream_listen(link);
 	if (compose(link))
 		(void)push(link);
 	else
-		end(part(link, true), UPSTREAM_NOT_SENT, "it cannot be written as HTTP/1.1");
+		upstream_over(upstream_part(link, true), UPSTREAM_NOT_SENT,
+			      "it cannot be written as HTTP/1.1");
 }
 
 /* `until`, or the time by which the call must begin. */
 static void wait_until(struct upstream_call *call, int64_t until)
 {
-	struct loop *loop = owner(call)->loop;
+	struct loop *loop = upstream_owner(call)->loop;
 
 	if (call->start_by_ms && call->start_by_ms < until)
 		until = call->start_by_ms;
@@ -303,7 +208,7 @@ static bool start(struct upstream_call *call)
 	struct upstream_link *link = NULL;
 
 	if (too_late(call)) {
-		end(call, UPSTREAM_TOO_LATE, late);
+		upstream_over(call, UPSTREAM_TOO_LATE, late);
 		return true;
 	}
 	link = fresh ? NULL : place_take(place);
@@ -382,29 +287,21 @@ static void ready(struct loop_watch *watch, unsigned events)
 	if (!link->written && !push(link))
 		return;
 	if (link->sent)
-		(void)pull(link);
+		(void)upstream_pull(link);
 	else if (events != LOOP_WRITE)
 		undelivered(link); /* it speaks, or is over, before it was asked */
 }
 
-/* What has come but was not read yet, because the machine slept or was busy, counts. */
-static void overdue(struct upstream_link *link)
+/* Of a call that has no connection yet: it waits for one, or for one to open. */
+static void give_up(struct upstream_call *call, enum upstream_end how, const char *cause)
 {
-	struct upstream_call *call = link->call;
-	const char *cause = "the answer took too long as a whole";
-	bool sent = link->sent;
+	struct upstream_link *link = call->on;
 
-	if (sent && !pull(link))
-		return;
-	if (loop_now(owner(call)->loop) < due_ms(link)) {
-		arm(link);
-		return;
-	}
-	if (due_ms(link) < call->deadline_ms)
-		cause = link->heard     ? "the answer paused for too long"
-			: link->written ? "the answer did not begin in time"
-					: "the request was not taken in time";
-	end(part(link, false), sent ? UPSTREAM_TIMED_OUT : UPSTREAM_NOT_SENT, cause);
+	list_remove(&call->link);
+	call->on = NULL;
+	if (link)
+		link_drop(link);
+	upstream_over(call, how, cause);
 }
 
 static void due(struct loop_timer *timer)
@@ -412,16 +309,27 @@ static void due(struct loop_timer *timer)
 	struct upstream_call *call = container_of(timer, struct upstream_call, timer);
 	struct upstream_link *link = call->on;
 
-	if (link && !link->wire.opening) {
-		overdue(link);
+	if (link && !link->wire.opening)
+		upstream_overdue(link);
+	else
+		give_up(call, too_late(call) ? UPSTREAM_TOO_LATE : UPSTREAM_NOT_SENT,
+			link ? "no connection came to be in time"
+			     : "no connection was free in time");
+}
+
+void upstream_cancel(struct upstream_call *call, const char *cause)
+{
+	struct upstream_link *link = call->on;
+	enum upstream_end how = link && link->sent ? UPSTREAM_CUT : UPSTREAM_NOT_SENT;
+
+	if (!call->lent)
 		return;
-	}
-	list_remove(&call->link);
-	call->on = NULL;
-	if (link)
-		link_drop(link);
-	end(call, too_late(call) ? UPSTREAM_TOO_LATE : UPSTREAM_NOT_SENT,
-	    link ? "no connection came to be in time" : "no connection was free in time");
+	upstream_owner(call)->outside = true;
+	if (link && !link->wire.opening)
+		upstream_over(upstream_part(link, false), how, cause);
+	else
+		give_up(call, UPSTREAM_NOT_SENT, cause);
+	upstream_owner(call)->outside = false;
 }
 
 void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
@@ -433,13 +341,15 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	call->pool = pool;
 	call->on = NULL;
 	call->answer = (struct http_answer){ 0 };
-	call->close_delimited = call->dropped = false;
+	call->end = UPSTREAM_ANSWERED;
+	call->close_delimited = call->dropped = call->streamed = call->paused = false;
 	call->held_more = 0;
 	call->began_us = loop_clock_us();
 	call->wait_us = 0;
 	call->server = pool_begin(pool);
 	call->tried = 0;
 	call->retried = false;
+	call->lent = true;
 	pool->calls++;
 	upstreams->calls++;
 	upstreams->outside = true;

@@ -301,7 +301,7 @@ void wire_open(struct wires *wires, struct upstream_wire *wire, const struct wir
 	wire->tls = to->tls;
 	wire->ssl = NULL;
 	wire->watch.fd = -1;
-	wire->write_blocked = wire->read_blocked = false;
+	wire->write_blocked = wire->read_blocked = wire->paused = false;
 	wire->easy = new_easy(wire, to);
 	wire->share = to->tls ? new_share(wire->easy) : NULL;
 	wire->opening = true;
@@ -329,7 +329,21 @@ static void watch(struct upstream_wire *wire)
 {
 	bool blocked = wire->write_blocked || wire->read_blocked;
 
-	loop_watch(wire->of->loop, &wire->watch, LOOP_READ | (blocked ? LOOP_WRITE : 0));
+	if (!wire->paused)
+		loop_watch(wire->of->loop, &wire->watch,
+			   LOOP_READ | (blocked ? LOOP_WRITE : 0));
+}
+
+void wire_pause(struct upstream_wire *wire)
+{
+	wire->paused = true;
+	loop_unwatch(wire->of->loop, &wire->watch);
+}
+
+void wire_resume(struct upstream_wire *wire)
+{
+	wire->paused = false;
+	watch(wire);
 }
 
 static enum wire_moved failed(int why)

@@ -36,6 +36,7 @@ struct worker {
 static void head(struct http_request *request, void *arg);
 static void body(struct http_request *request, void *arg);
 static void end(struct http_request *request, void *arg);
+static void moved(struct http_request *request, void *arg);
 
 static struct served *served_of(struct http_request *request)
 {
@@ -55,6 +56,7 @@ static struct listener_limits limits_of(const struct settings *settings, unsigne
 		.header_timeout = settings->gateway.header_timeout,
 		.body_timeout = settings->gateway.body_timeout,
 		.idle_timeout = settings->gateway.idle_timeout,
+		.client_stall = settings->gateway.client_stall,
 		.connections = share(settings->limits.connections, workers),
 	};
 }
@@ -190,6 +192,12 @@ static void body(struct http_request *request, void *arg)
 
 	(void)arg;
 	served->body(served);
+}
+
+static void moved(struct http_request *request, void *arg)
+{
+	(void)arg;
+	forward_moved(served_of(request));
 }
 
 static const char *operation_of(const struct served *served)
@@ -363,6 +371,7 @@ static bool listen_at(struct worker *worker, const struct settings *settings, ch
 						     .head = head,
 						     .body = body,
 						     .end = end,
+						     .moved = moved,
 						     .arg = worker };
 	worker->listener = listener_new(&start, why);
 	return worker->listener != NULL;

@@ -4,12 +4,13 @@
  */
 #pragma once
 #include "account.h"
-#include "exchange.h"
+#include "exchange_internal.h"
 #include "key_source.h"
 #include "outcome.h"
 #include "passthrough.h"
 #include "receipt.h"
 #include "response.h"
+#include "source.h"
 #include "walk.h"
 
 #include <assert.h>
@@ -17,20 +18,24 @@
 /* --- what happened on this path --- */
 
 static struct {
-	/* B body, K key of the body, P passed, H hold, R reserve, W wait, F forward, S settle, A answer,
-	 * L leave */
+	/* B body, K key of the body, P passed, H hold, R reserve, W wait, F forward, T stream, S settle,
+	 * A answer or a stream's end, L leave */
 	char events[32];
 	unsigned n;
 	enum problem account;
 	enum key_found key; /* as far as it is known */
 	bool in_body, required, key_forwarded, judged, reduced;
+	bool seen_whole; /* the route looks at whole answers */
 	bool crowded, admitted, full, too_large, digested, invalid;
 	enum ledger_found found, waited;
 	enum ledger_same same;
 	bool retained, close_delimited;
 	enum upstream_end end;
 	enum outcome listed;
-	enum { SMALL, BIG, DROPPED } size;
+	enum { SMALL, BIG, DROPPED, STREAMED } size;
+	unsigned minor;     /* HTTP/1.minor */
+	size_t streamed;    /* bytes */
+	bool whole, marked; /* the stream has its end; its head says until when it is kept */
 	enum ledger_settled settled;
 	enum ledger_outcome outcome;
 	struct http_answer result;
@@ -38,7 +43,7 @@ static struct {
 	struct problem_about about;
 	bool gateway_made;
 	int holds;
-	unsigned mismatches, replays;
+	unsigned mismatches, replays, asked;
 } now;
 
 static void (*pending)(void *);
@@ -233,32 +238,70 @@ static void call_done(void *arg)
 	call->done(call);
 }
 
-void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
+static void answer_heads(struct upstream_call *call)
 {
 	static const unsigned statuses[] = {
 		[OUTCOME_UNKNOWN] = 500, [OUTCOME_STORE] = 201, [OUTCOME_RELEASE] = 400
 	};
-	static const struct span bodies[] = {
-		[SMALL] = SPAN("body"), [BIG] = SPAN("a large body"), [DROPPED] = SPAN("")
-	};
 
+	now.listed = (enum outcome)decide(3);
+	call->close_delimited = now.close_delimited = decide(2);
+	call->length = call->close_delimited || decide(2) ? UINT64_MAX : 12;
+	call->answer.status = statuses[now.listed];
+}
+
+/* More than may be held: it goes on in pieces, or is dropped. */
+static void answer_passes(struct upstream_call *call)
+{
+	bool may = !now.seen_whole && (now.minor == 1 || call->length == 12);
+
+	call->streamed = call->head && call->head(call);
+	assert(call->streamed == may);
+	now.size = may ? STREAMED : DROPPED;
+	if (!may)
+		return;
+	call->data(call, SPAN("a large"));
+	call->data(call, SPAN(" body"));
+}
+
+static void answer_comes(struct upstream_call *call)
+{
+	bool cap = call->answer_max == 4;
+
+	answer_heads(call);
+	now.size = decide(2) ? SMALL : !cap && decide(2) ? BIG : DROPPED;
+	if (now.size == DROPPED)
+		answer_passes(call);
+	call->dropped = now.size == DROPPED;
+	now.reduced = due() == LEDGER_COMPLETE && now.size < DROPPED && decide(2);
+	if (now.size == SMALL)
+		call->answer.body = SPAN("body");
+	if (now.size == BIG)
+		call->answer.body = SPAN("a large body");
+}
+
+void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
+{
 	(void)upstreams;
 	note('F');
 	assert(call->start_by_ms == 60000); /* begun by then, it ends within its lease */
 	assert(now.key_forwarded);
-	assert(call->drop_over && call->held_anyway == 4 && call->answer_max >= 4);
+	assert(call->drop_over && call->held_anyway == 4);
+	assert(call->answer_max == (now.minor && !now.seen_whole ? 4 : FORWARD_ANSWER_MAX));
+	assert((call->head == NULL) == now.seen_whole);
 	call->end = now.end = (enum upstream_end)decide(UPSTREAM_MALFORMED + 1);
-	if (call->end != UPSTREAM_ANSWERED) {
-		call->cause = "it ended so";
-	} else {
-		now.listed = (enum outcome)decide(3);
-		call->close_delimited = now.close_delimited = decide(2);
-		now.size = decide(3);
-		now.reduced = due() == LEDGER_COMPLETE && now.size != DROPPED && decide(2);
-		call->dropped = now.size == DROPPED;
-		call->answer.status = statuses[now.listed];
-		call->answer.body = bodies[now.size];
+	if (call->end == UPSTREAM_ANSWERED) {
+		answer_comes(call);
+	} else if (call->end > UPSTREAM_TOO_LATE && decide(2)) { /* it had begun */
+		enum upstream_end ends = now.end;
+
+		call->end = now.end = UPSTREAM_ANSWERED;
+		answer_heads(call);
+		answer_passes(call);
+		call->end = now.end = ends;
 	}
+	if (call->end != UPSTREAM_ANSWERED)
+		call->cause = "it ended so";
 	later(call_done, call);
 }
 
@@ -273,7 +316,17 @@ bool forward_admit(struct served *s, size_t bytes)
 
 void forward_prepare(struct served *s, struct upstream_call *call, bool enforced)
 {
+	static const struct canonical_rules place;
+	static const struct source at_place = { .body = &place };
+	static const struct source in_head = { .header = SPAN("Location") };
+	unsigned wish = decide(6);
+
 	assert(enforced);
+	now.seen_whole = wish > 0 && wish < 5;
+	idempotency.outcome.n_when = wish == 1;
+	idempotency.response.body = wish == 2 ? RESPONSE_OMIT : RESPONSE_FULL;
+	idempotency.response.kept = wish == 3 ? &place : NULL;
+	idempotency.response.receipt_at = wish == 4 ? &at_place : wish == 5 ? &in_head : NULL;
 	call->upstream = s->route->upstream;
 	call->arena = s->request.arena;
 }
@@ -292,7 +345,8 @@ enum outcome outcome_of(const struct idempotency_settings *settings_,
 {
 	assert(settings_ == &idempotency && with->status);
 	assert(now.end == UPSTREAM_ANSWERED && !now.close_delimited);
-	now.judged = decide(2);
+	if (!now.asked++) /* a stream's answer is judged twice, and alike */
+		now.judged = decide(2);
 	*why = now.judged ? "judged" : NULL;
 	return now.listed;
 }
@@ -350,6 +404,30 @@ void forward_reply(struct served *s, unsigned verdict, const struct http_answer 
 	note('A');
 	s->verdict = verdict;
 	now.answer = *with;
+}
+
+void forward_stream(struct served *s, struct upstream_call *call,
+		    const struct http_answer *with, int64_t patience_ms)
+{
+	note('T');
+	assert(s == served && call->answer.status == with->status);
+	assert(patience_ms == 500 && with->body.len == 0);
+	assert(http_find(&with->fields, SPAN("Location"), NULL) &&
+	       http_find(&with->fields, SPAN("Idempotency-Request-Id"), NULL));
+	now.marked = http_find(&with->fields, SPAN("Idempotency-Expires"), NULL) != NULL;
+}
+
+void forward_stream_data(struct served *s, struct span piece)
+{
+	assert(s == served && now.size != SMALL);
+	now.streamed += piece.len;
+}
+
+void forward_stream_over(struct served *s, unsigned verdict, bool whole)
+{
+	note('A');
+	s->verdict = verdict;
+	now.whole = whole;
 }
 
 bool forward_has_key(const struct http_request *request)
@@ -427,4 +505,9 @@ void metrics_observe(struct metrics *m, enum metric metric, unsigned label, int6
 	(void)metric;
 	(void)label;
 	(void)us;
+}
+
+void exchange_recover(struct exchange *x)
+{
+	exchange_refuse(x, PROBLEM_RESULT_UNKNOWN, NULL);
 }

@@ -173,6 +173,7 @@ static inline void start_with(const char *address, const struct listener_limits 
 static const struct listener_limits usual = { .header_timeout = 10000,
 					      .body_timeout = 10000,
 					      .idle_timeout = 10000,
+					      .client_stall = 10000,
 					      .connections = 400 };
 
 static inline void make(void)

@@ -1,9 +1,11 @@
 /* Deadlines, limits, draining and addresses. */
 #include "listener_rig.h"
 
-static const struct listener_limits hasty = {
-	.header_timeout = 300, .body_timeout = 600, .idle_timeout = 300, .connections = 3
-};
+static const struct listener_limits hasty = { .header_timeout = 300,
+					      .body_timeout = 600,
+					      .idle_timeout = 300,
+					      .client_stall = 60000,
+					      .connections = 3 };
 
 static void setup_hasty(void)
 {
