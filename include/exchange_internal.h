@@ -21,6 +21,10 @@ struct exchange {
 /* exchange.c: what the ledger found decides. */
 void exchange_rule(struct exchange *x);
 void exchange_refuse(struct exchange *x, enum problem problem, const char *detail);
+void exchange_replayed(struct exchange *x); /* the stored answer goes out */
+void exchange_answer(struct exchange *x, unsigned verdict, struct http_answer *with);
+/* exchange_settle.c: the forward has ended. Settles, then answers. */
+void exchange_forwarded(struct upstream_call *call);
 /* exchange_recover.c: an unknown result, met by a new request. */
 void exchange_recover(struct exchange *x);
 

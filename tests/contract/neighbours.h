@@ -9,6 +9,7 @@
 #include "outcome.h"
 #include "passthrough.h"
 #include "receipt.h"
+#include "recovery.h"
 #include "response.h"
 #include "source.h"
 #include "walk.h"
@@ -18,8 +19,8 @@
 /* --- what happened on this path --- */
 
 static struct {
-	/* B body, K key of the body, P passed, H hold, R reserve, W wait, F forward, T stream, S settle,
-	 * A answer or a stream's end, L leave */
+	/* B body, K key of the body, P passed, H hold, R reserve, W wait, C claim, N new begin, U
+	 * look-up, F forward, T stream, S settle, A answer or a stream's end, L leave */
 	char events[32];
 	unsigned n;
 	enum problem account;
@@ -27,8 +28,12 @@ static struct {
 	bool in_body, required, key_forwarded, judged, reduced;
 	bool seen_whole; /* the route looks at whole answers */
 	bool crowded, admitted, full, too_large, digested, invalid;
-	enum ledger_found found, waited;
+	enum ledger_found found; /* what the ledger said last, before a settle */
+	enum ledger_found told;  /* what a fenced settle said */
 	enum ledger_same same;
+	enum recovery allowed;
+	bool ruled, resend, twice, delivers, no_record;
+	unsigned resends, questions;
 	bool retained, close_delimited;
 	enum upstream_end end;
 	enum outcome listed;
@@ -68,6 +73,7 @@ static struct idempotency_settings idempotency = { .operation = "orders.create",
 						   .mismatch_status = 409,
 						   .in_progress_status = 503,
 						   .unknown_status = 503,
+						   .stopped_status = 503,
 						   .settle_wait = 5000,
 						   .response = { .max_body = 4 },
 						   .request = { .max_body = 100 } };
@@ -162,38 +168,86 @@ static void entry_done(void *arg)
 	entry->done(entry);
 }
 
+/* What the ledger may find: the first `n` of these, `won` of them the last. */
+static const enum ledger_found finds[] = { LEDGER_COMPLETED,  LEDGER_IN_FLIGHT, LEDGER_UNKNOWN,
+					   LEDGER_RELEASED,   LEDGER_STOPPED,   LEDGER_OVERLOADED,
+					   LEDGER_UNAVAILABLE, LEDGER_WON };
+#define FINDS     ARRAY_LEN(finds)
+#define NOT_WON   (ARRAY_LEN(finds) - 1)
+
+static void finds_one(struct ledger_entry *entry, unsigned n)
+{
+	entry->found = now.found = finds[decide(n)];
+	entry->took_us = 3;
+	now.questions++;
+	entry->retained = now.retained = entry->found == LEDGER_COMPLETED && decide(2);
+	if (entry->found == LEDGER_WON)
+		entry->lease_until_ms = 61000;
+	later(entry_done, entry);
+}
+
 void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry)
 {
 	(void)ledger;
 	note('R');
 	assert(span_equal(entry->key, SPAN("k")) && span_equal(entry->account, SPAN("me")));
 	other_keys(entry);
-	entry->found = now.found = (enum ledger_found)decide(LEDGER_UNAVAILABLE + 1);
-	if (entry->found == LEDGER_WON)
-		entry->lease_until_ms = 61000;
-	else
+	finds_one(entry, FINDS);
+	entry->generation = 1;
+	if (entry->found != LEDGER_WON)
 		entry->same = now.same = (enum ledger_same)decide(3);
-	if (entry->found == LEDGER_COMPLETED)
-		entry->retained = now.retained = decide(2);
+	entry->no_record = now.no_record = entry->found == LEDGER_STOPPED && decide(2);
 	entry->stored = (struct http_answer){ .status = 202, .body = SPAN("stored") };
 	entry->first_seen = 1;
-	later(entry_done, entry);
 }
 
 void ledger_wait(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
 {
-	static const enum ledger_found ends[] = { LEDGER_IN_FLIGHT, LEDGER_COMPLETED,
-						  LEDGER_UNKNOWN,   LEDGER_RELEASED,
-						  LEDGER_STOPPED,   LEDGER_UNAVAILABLE };
-
 	(void)ledger;
 	note('W');
 	assert(entry->found == LEDGER_IN_FLIGHT && wait_ms == idempotency.wait && wait_ms > 0);
 	assert(services.waiters == 1);
-	entry->found = now.waited = ends[decide(ARRAY_LEN(ends))];
-	if (entry->found == LEDGER_COMPLETED)
-		entry->retained = now.retained = decide(2);
-	later(entry_done, entry);
+	finds_one(entry, NOT_WON);
+}
+
+/* The rules themselves have a test of their own; here each may be the answer. */
+struct recovery_ruling recovery_of(const struct recovery_settings *settings_,
+				   const struct recovery_case *record)
+{
+	assert(settings_ == &idempotency.recovery && record->generation >= 1);
+	assert(now.found == LEDGER_UNKNOWN && now.same == LEDGER_SAME);
+	if (now.ruled) /* unknown still */
+		return (struct recovery_ruling){ RECOVER_RESEND, 0 };
+	now.ruled = true;
+	now.allowed = (enum recovery)decide(RECOVER_BEGIN_AGAIN + 1);
+	return (struct recovery_ruling){ now.allowed, now.allowed == RECOVER_HELD ? 7000 : 0 };
+}
+
+void ledger_claim(struct ledger *ledger, struct ledger_entry *entry)
+{
+	(void)ledger;
+	note('C');
+	assert(now.allowed == RECOVER_RESEND && entry->found == LEDGER_UNKNOWN);
+	finds_one(entry, FINDS);
+	now.resend = entry->found == LEDGER_WON;
+	entry->generation = now.resend ? 2 : 1;
+}
+
+void ledger_begin_again(struct ledger *ledger, struct ledger_entry *entry)
+{
+	(void)ledger;
+	note('N');
+	assert(now.allowed == RECOVER_BEGIN_AGAIN && entry->found == LEDGER_UNKNOWN);
+	finds_one(entry, FINDS);
+}
+
+void ledger_look_up(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
+{
+	(void)ledger;
+	note('U');
+	assert(now.allowed == RECOVER_LOOK_UP && wait_ms == idempotency.wait && wait_ms > 0);
+	assert(services.waiters == 1);
+	finds_one(entry, NOT_WON);
 }
 
 void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
@@ -209,6 +263,11 @@ void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wa
 		assert((strcmp(entry->cause, "judged") == 0) == now.judged);
 	assert(entry->outcome == LEDGER_COMPLETE || entry->cause); /* people want to know why */
 	entry->settled = now.settled = (enum ledger_settled)decide(3);
+	now.told = LEDGER_WON;
+	if (entry->settled == LEDGER_FENCED && decide(2)) { /* else it can't be written at all */
+		entry->found = now.told = decide(2) ? LEDGER_COMPLETED : LEDGER_UNKNOWN;
+		entry->retained = now.retained = now.told == LEDGER_COMPLETED && decide(2);
+	}
 	later(entry_done, entry);
 }
 
@@ -222,10 +281,15 @@ void ledger_leave(struct ledger *ledger, struct ledger_entry *entry)
 /* What the record must say, by how the forward ended. */
 static enum ledger_outcome due(void)
 {
+	bool whole = now.end == UPSTREAM_ANSWERED && !now.close_delimited;
+
+	if (now.resend) /* nothing of it is given free */
+		return whole && now.listed == OUTCOME_STORE ? LEDGER_COMPLETE
+							    : LEDGER_MARK_UNKNOWN;
 	if (now.end == UPSTREAM_NOT_SENT || now.end == UPSTREAM_TOO_LATE)
 		return LEDGER_RELEASE;
-	if (now.end != UPSTREAM_ANSWERED || now.close_delimited)
-		return LEDGER_MARK_UNKNOWN;
+	if (!whole)
+		return now.twice ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
 	if (now.listed == OUTCOME_STORE)
 		return LEDGER_COMPLETE;
 	return now.listed == OUTCOME_RELEASE ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
@@ -253,7 +317,7 @@ static void answer_heads(struct upstream_call *call)
 /* More than may be held: it goes on in pieces, or is dropped. */
 static void answer_passes(struct upstream_call *call)
 {
-	bool may = !now.seen_whole && (now.minor == 1 || call->length == 12);
+	bool may = !now.seen_whole && !now.resend && (now.minor == 1 || call->length == 12);
 
 	call->streamed = call->head && call->head(call);
 	assert(call->streamed == may);
@@ -287,8 +351,10 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	assert(call->start_by_ms == 60000); /* begun by then, it ends within its lease */
 	assert(now.key_forwarded);
 	assert(call->drop_over && call->held_anyway == 4);
-	assert(call->answer_max == (now.minor && !now.seen_whole ? 4 : FORWARD_ANSWER_MAX));
-	assert((call->head == NULL) == now.seen_whole);
+	assert(call->answer_max ==
+	       (now.minor && !now.seen_whole && !now.resend ? 4 : FORWARD_ANSWER_MAX));
+	assert((call->head == NULL) == (now.seen_whole || now.resend));
+	assert(now.resends == now.resend);
 	call->end = now.end = (enum upstream_end)decide(UPSTREAM_MALFORMED + 1);
 	if (call->end == UPSTREAM_ANSWERED) {
 		answer_comes(call);
@@ -343,7 +409,7 @@ void forward_key(struct upstream_call *call, const struct key_settings *key_sett
 enum outcome outcome_of(const struct idempotency_settings *settings_,
 			const struct http_answer *with, const char **why)
 {
-	assert(settings_ == &idempotency && with->status);
+	assert(settings_ == &idempotency && with->status && !now.resend);
 	assert(now.end == UPSTREAM_ANSWERED && !now.close_delimited);
 	if (!now.asked++) /* a stream's answer is judged twice, and alike */
 		now.judged = decide(2);
@@ -354,7 +420,8 @@ enum outcome outcome_of(const struct idempotency_settings *settings_,
 enum outcome outcome_of_resend(const struct idempotency_settings *settings_,
 			       const struct http_answer *with, const char **why)
 {
-	assert(settings_ == &idempotency && with->status);
+	assert(settings_ == &idempotency && with->status && now.resend);
+	assert(now.end == UPSTREAM_ANSWERED && !now.close_delimited);
 	*why = NULL;
 	return now.listed == OUTCOME_STORE ? OUTCOME_STORE : OUTCOME_UNKNOWN;
 }
@@ -489,6 +556,7 @@ void metrics_add(struct metrics *m, enum metric metric, unsigned label, uint64_t
 	assert(n == 1);
 	now.mismatches += metric == METRIC_mismatches_total;
 	now.replays += metric == METRIC_replays_total;
+	now.resends += metric == METRIC_resends_total;
 }
 
 void metrics_set(struct metrics *m, enum metric metric, unsigned label, int64_t value)
@@ -505,9 +573,4 @@ void metrics_observe(struct metrics *m, enum metric metric, unsigned label, int6
 	(void)metric;
 	(void)label;
 	(void)us;
-}
-
-void exchange_recover(struct exchange *x)
-{
-	exchange_refuse(x, PROBLEM_RESULT_UNKNOWN, NULL);
 }

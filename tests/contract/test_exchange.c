@@ -28,16 +28,24 @@ static bool before(char first, char second)
 	return a && b && a < b;
 }
 
-/* What the ledger said last of this key. */
-static enum ledger_found last_found(void)
-{
-	return count('W') ? now.waited : now.found;
-}
-
 static bool stands(enum ledger_found found)
 {
 	return found == LEDGER_COMPLETED || found == LEDGER_IN_FLIGHT ||
 	       found == LEDGER_UNKNOWN;
+}
+
+/* The attempt was over for everybody else: the record is what counts. */
+static bool told_another_end(void)
+{
+	return count('S') && now.settled == LEDGER_FENCED && now.told != LEDGER_WON;
+}
+
+/* The route wants the answer out though the ledger does not have it. */
+static bool delivered_unrecorded(void)
+{
+	return count('S') && now.settled == LEDGER_LATE && now.delivers && !count('T') &&
+	       now.end == UPSTREAM_ANSWERED && now.size != DROPPED &&
+	       !(now.resend && now.outcome != LEDGER_COMPLETE);
 }
 
 static void each_request_is_answered_once(void)
@@ -68,11 +76,26 @@ static void only_the_winner_forwards_and_once(void)
 {
 	assert(count('F') <= 1 && count('S') <= 1);
 	if (count('F'))
-		assert(now.found == LEDGER_WON && before('R', 'F') && !count('W'));
-	if (now.n && count('R') && now.found == LEDGER_WON)
+		assert(before('R', 'F') && !count('W') && !count('U'));
+	if (count('R') && now.found == LEDGER_WON)
 		assert(count('S') == 1 && count('F') == 1);
 	else
 		assert(!count('F') && !count('S'));
+}
+
+/* One thing is tried, by whoever asks first; a waiter tries nothing. */
+static void what_recovery_allows_is_tried_once(void)
+{
+	size_t tried = count('C') + count('N') + count('U');
+
+	assert(tried <= 1 && (!tried || now.ruled));
+	assert(!now.ruled || now.allowed == RECOVER_HELD || tried || count('W') ||
+	       (now.allowed == RECOVER_LOOK_UP &&
+		(!idempotency.wait || !services.waiters_max)));
+	assert(!count('W') || !tried || before('C', 'W') || before('N', 'W') ||
+	       before('U', 'W'));
+	assert(now.resend <= (count('C') == 1));
+	assert(served->reserve_us == 3 * (int64_t)now.questions);
 }
 
 /* Only who has no key, and need not have one; and then nothing is recorded. */
@@ -106,20 +129,27 @@ static void the_ledger_hears_first_and_hears_the_truth(void)
 
 static void an_answer_is_given_only_when_it_is_recorded(void)
 {
-	if (count('T'))
-		return; /* an_end_is_given_only_when_it_is_recorded */
+	bool hidden = now.resend && now.outcome != LEDGER_COMPLETE;
+
+	if (count('T') || told_another_end())
+		return; /* an_end_is_given_only_when_it_is_recorded, what_is_replayed_is_what_is_stored */
 	if (!count('F') || now.end != UPSTREAM_ANSWERED) {
 		assert(now.gateway_made || !count('F'));
 		return;
 	}
-	if (now.settled != LEDGER_SETTLED) {
+	if (now.settled != LEDGER_SETTLED && !delivered_unrecorded()) {
 		assert(now.about.problem == PROBLEM_RESULT_UNKNOWN && now.answer.status == 503);
 		return;
 	}
-	assert(now.gateway_made == (now.size == DROPPED)); /* never without its body */
+	assert(now.gateway_made ==
+	       (now.size == DROPPED || hidden)); /* never without its body */
 	if (now.gateway_made)
 		return;
 	assert(served->verdict == VERDICT_FORWARDED);
+	assert((http_find(&now.answer.fields, SPAN("Idempotency-Recorded"), NULL) != NULL) ==
+	       delivered_unrecorded());
+	assert((http_find(&now.answer.fields, SPAN("Idempotency-Expires"), NULL) != NULL) ==
+	       (now.outcome == LEDGER_COMPLETE && !delivered_unrecorded()));
 	if (now.reduced) /* the first as all that come */
 		assert(span_equal(now.answer.body, SPAN("red")));
 	else
@@ -140,7 +170,7 @@ static void an_end_is_given_only_when_it_is_recorded(void)
 	assert(now.answer.status == 0); /* nothing else was given */
 	if (now.end == UPSTREAM_ANSWERED)
 		assert(now.marked == (now.outcome == LEDGER_COMPLETE));
-	if (now.settled != LEDGER_SETTLED)
+	if (now.settled != LEDGER_SETTLED && !told_another_end())
 		assert(now.about.problem == PROBLEM_RESULT_UNKNOWN);
 }
 
@@ -149,7 +179,11 @@ static void what_is_replayed_is_what_is_stored(void)
 	assert(now.replays == (served->verdict == VERDICT_REPLAYED));
 	if (!now.replays)
 		return;
-	assert(last_found() == LEDGER_COMPLETED && now.same == LEDGER_SAME && now.retained);
+	assert(now.retained && !count('T'));
+	if (told_another_end())
+		assert(now.told == LEDGER_COMPLETED);
+	else
+		assert(now.found == LEDGER_COMPLETED && now.same == LEDGER_SAME);
 	assert(span_equal(now.answer.body, SPAN("stored")) && now.answer.status == 202);
 }
 
@@ -174,18 +208,24 @@ static enum problem due_of_record(void)
 					   [LEDGER_OVERLOADED] = PROBLEM_OVERLOADED,
 					   [LEDGER_UNAVAILABLE] = PROBLEM_LEDGER_UNAVAILABLE };
 
+	if (told_another_end())
+		return now.told == LEDGER_COMPLETED ? PROBLEM_NOT_RETAINED
+						    : PROBLEM_RESULT_UNKNOWN;
 	if (stands(now.found) && now.same != LEDGER_SAME)
 		return now.same == LEDGER_DIFFERENT ? PROBLEM_MISMATCH : PROBLEM_RULES_CHANGED;
-	return of[last_found()];
+	return of[now.found];
 }
 
 static enum problem due_after_winning(void)
 {
+	if (now.resend && now.outcome != LEDGER_COMPLETE)
+		return PROBLEM_RESULT_UNKNOWN;
 	if (now.end == UPSTREAM_TOO_LATE)
 		return PROBLEM_LEDGER_UNAVAILABLE;
 	if (now.end == UPSTREAM_NOT_SENT)
 		return PROBLEM_UPSTREAM_UNREACHABLE;
-	if (now.settled == LEDGER_SETTLED && due() != LEDGER_MARK_UNKNOWN)
+	if (now.settled == LEDGER_SETTLED && due() != LEDGER_MARK_UNKNOWN &&
+	    now.end == UPSTREAM_ANSWERED && !now.close_delimited)
 		return PROBLEM_NOT_RETAINED; /* only a dropped answer comes here */
 	return PROBLEM_RESULT_UNKNOWN;
 }
@@ -199,10 +239,12 @@ static void each_refusal_has_its_name(void)
 	if (!count('R'))
 		expected = due_before_the_ledger();
 	else
-		expected = now.found == LEDGER_WON ? due_after_winning() : due_of_record();
+		expected = now.found == LEDGER_WON && !told_another_end() ? due_after_winning()
+									  : due_of_record();
 	assert(now.about.problem == expected && served->verdict == verdict_of(expected));
 	assert((problem_status(expected) == 503) == (now.about.retry_after > 0));
-	if (expected == PROBLEM_RESULT_UNKNOWN && count('F') && !count('T')) {
+	if (expected == PROBLEM_RESULT_UNKNOWN && count('F') && !count('T') &&
+	    !told_another_end() && !now.resend) {
 		if (now.end == UPSTREAM_TIMED_OUT)
 			assert(now.answer.status == 504);
 		if (now.end == UPSTREAM_CUT || now.end == UPSTREAM_MALFORMED)
@@ -224,10 +266,14 @@ static void no_effect_is_claimed_only_when_sure(void)
 		assert(now.about.may_have_executed ==
 		       (now.key == KEY_FOUND || (now.in_body && now.key != KEY_MISSING) ||
 			(now.in_body && !count('K'))));
-	else if (now.found == LEDGER_WON)
-		assert(now.about.may_have_executed == !released);
+	else if (now.found == LEDGER_WON && !told_another_end())
+		assert(now.about.may_have_executed ==
+		       (!released || now.about.problem == PROBLEM_RESULT_UNKNOWN));
+	else if (told_another_end())
+		assert(now.about.may_have_executed);
 	else
-		assert(now.about.may_have_executed == (last_found() != LEDGER_RELEASED));
+		assert(now.about.may_have_executed ==
+		       (now.found != LEDGER_RELEASED && !now.no_record));
 }
 
 /* What of a record is told: never what is stored. */
@@ -245,11 +291,11 @@ static void an_answer_that_was_dropped_is_told_of(void)
 	static const unsigned statuses[] = { [LEDGER_COMPLETE] = 201, [LEDGER_RELEASE] = 400 };
 	const struct problem_extra *extra = now.about.extra;
 
-	if (!now.gateway_made || now.about.problem != PROBLEM_NOT_RETAINED)
+	if (!now.gateway_made || now.about.problem != PROBLEM_NOT_RETAINED || count('T'))
 		return;
 	assert(now.answer.status == 410 && now.about.n_extra >= 1);
 	assert(strcmp(extra[0].name, "original_status") == 0);
-	if (now.found != LEDGER_WON) {
+	if (now.found != LEDGER_WON || told_another_end()) {
 		assert(extra[0].number == 202);
 		return;
 	}
@@ -264,6 +310,7 @@ static void check(void)
 	each_request_is_answered_once();
 	nothing_is_asked_for_a_stranger();
 	only_the_winner_forwards_and_once();
+	what_recovery_allows_is_tried_once();
 	without_a_key_it_passes_where_it_may();
 	the_ledger_hears_first_and_hears_the_truth();
 	an_answer_is_given_only_when_it_is_recorded();
@@ -300,6 +347,11 @@ static void walk_one(void)
 	idempotency.key.required = now.required = decide(2);
 	idempotency.wait = decide(2) ? 5000 : 0;
 	services.waiters_max = decide(2);
+	now.twice = decide(2);
+	idempotency.recovery.contract = now.twice ? RECOVERY_AT_LEAST_ONCE : RECOVERY_HOLD;
+	now.delivers = decide(2);
+	idempotency.on_settle_failure =
+		now.delivers ? SETTLE_FAILURE_DELIVER : SETTLE_FAILURE_REFUSE;
 	services.in_flight = now.crowded ? 5 : 4;
 	services.in_flight_max = 5;
 	exchange_head(served);
@@ -309,6 +361,8 @@ static void walk_one(void)
 	}
 	if (now.found == LEDGER_IN_FLIGHT && count('R') && now.same == LEDGER_SAME)
 		assert(count('W') == (idempotency.wait && services.waiters_max));
+	if (now.ruled && now.allowed == RECOVER_HELD)
+		assert(now.about.retry_after >= 7 && now.about.retry_after <= 8);
 	check();
 	served->end(served);
 	assert(services.in_flight == (now.crowded ? 5 : 4));
