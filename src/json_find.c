@@ -198,9 +198,11 @@ static bool integer(struct arena *arena, struct span number, struct span *text)
 	char *out = NULL, *at = NULL;
 	size_t digits = 0;
 
-	if (!reader_decimal(&io, number.at, &d) || d.exponent < 0)
+	if (!reader_decimal(&io, number.at, &d))
 		return false;
 	digits = d.high.len + d.low.len;
+	if (digits > 0 && d.exponent < 0)
+		return false;
 	*text = (struct span){ "0", 1 };
 	if (digits == 0)
 		return true;
