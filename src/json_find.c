@@ -94,7 +94,7 @@ static const struct rule *rule_escaped(const struct rule *outer, struct span nam
 	const struct rule *rule = NULL;
 	char *start = NULL;
 
-	buf_init(&canonical, name.len + 2 + 2 * READER_SLACK);
+	buf_init(&canonical, name.len + 2 + READER_SLACK + READER_SLACK);
 	start = buf_reserve(&canonical, canonical.max) + READER_SLACK;
 	io.out = start;
 	if (reader_string(&io, name.at - 1))
