@@ -94,7 +94,7 @@ static const struct rule *rule_escaped(const struct rule *outer, struct span nam
 	const struct rule *rule = NULL;
 	char *start = NULL;
 
-	buf_init(&canonical, name.len + 2 + 2 * READER_SLACK);
+	buf_init(&canonical, name.len + 2 + READER_SLACK + READER_SLACK);
 	start = buf_reserve(&canonical, canonical.max) + READER_SLACK;
 	io.out = start;
 	if (reader_string(&io, name.at - 1))
@@ -198,9 +198,11 @@ static bool integer(struct arena *arena, struct span number, struct span *text)
 	char *out = NULL, *at = NULL;
 	size_t digits = 0;
 
-	if (!reader_decimal(&io, number.at, &d) || d.exponent < 0)
+	if (!reader_decimal(&io, number.at, &d))
 		return false;
 	digits = d.high.len + d.low.len;
+	if (digits > 0 && d.exponent < 0)
+		return false;
 	*text = (struct span){ "0", 1 };
 	if (digits == 0)
 		return true;

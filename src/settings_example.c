@@ -44,7 +44,7 @@ static const struct sample {
 	{ "resend_window", "\"24h\"", SECTION_RECOVERY, false },
 	{ "max_attempts", "5", SECTION_RECOVERY, false },
 	{ "resend_store", "[\"2xx\", \"402\"]", SECTION_RECOVERY, false },
-	{ "lookup_path", "\"/v1/orders?reference={key}\"", SECTION_RECOVERY, false },
+	{ "lookup_path", "\"/v1/orders/by-key/{key}\"", SECTION_RECOVERY, false },
 	{ "headers_file", "\"lookup.headers\"", SECTION_RECOVERY, false },
 	{ "found", "[\"200\"]", SECTION_RECOVERY, false },
 	{ "found_status", "201", SECTION_RECOVERY, false },
@@ -198,7 +198,7 @@ static void put_recovery(struct buf *out)
 	};
 	static const char *const groups[] = {
 		"        # lookup: what the body must say, too, where it was done",
-		"        # found_when = { pointer = \"/data/0/id\" }",
+		"        # found_when = { pointer = \"/id\" }",
 		"        # lookup: what it says while it is under way",
 		"        # pending_when = { pointer = \"/status\"  equals = \"pending\" }",
 	};

@@ -104,6 +104,7 @@ static void check_lookup(struct loader *loader, const struct item *group,
 			 const struct recovery_settings *recovery)
 {
 	const struct item *path = item_find(group, "lookup_path");
+	bool found = item_find(group, "found") != NULL;
 	bool refers = false;
 
 	if (!path)
@@ -121,8 +122,8 @@ static void check_lookup(struct loader *loader, const struct item *group,
 			       "{attempt_id}: else it is the same for all");
 	for (unsigned status = 200; status < 600; status++)
 		if (recovery->found_of[status] && recovery->not_found_of[status]) {
-			settings_error(loader, item_find(group, "not_found"),
-				       "%u stands in `found`, too", status);
+			settings_error(loader, item_find(group, found ? "found" : "not_found"),
+				       "%u stands in `found` and in `not_found`", status);
 			break;
 		}
 }
