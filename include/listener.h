@@ -91,20 +91,20 @@ void listener_answer(struct http_request *request, const struct http_answer *ans
  * what is queued for it is dropped.
  */
 #define LISTENER_LENGTH_UNKNOWN UINT64_MAX
-#define LISTENER_STREAM_HIGH    ((size_t)256 * 1024)
-#define LISTENER_STREAM_LOW     ((size_t)64 * 1024)
 struct listener_stream {
 	const struct http_answer *answer; /* as for listener_answer; without a body */
 	uint64_t length;                  /* of its body; at least 1 */
-	/* ms: for how long, added up over the stream, a client may leave more in the queue than the
-	 * high mark; one that is slower is dropped. INT64_MAX: as long as it takes anything. */
+	/* ms: for how long, added up over the stream, it may be waited for the client by
+	 * listener_stream_until; one that is slower is dropped. INT64_MAX: for as long as it takes
+	 * anything. */
 	int64_t patience;
 };
 void listener_stream(struct http_request *request, const struct listener_stream *stream);
-/* Queues a copy, and returns how much is queued then. Above the high mark the caller had better stop
- * until `moved`, which is called once the queue is below the low mark, or the client gone. */
+/* Queues a copy, and returns how much is queued then: 0 where the client is gone. */
 size_t listener_stream_data(struct http_request *request, struct span bytes);
 size_t listener_stream_queued(const struct http_request *request);
+/* Too much is queued: `moved` is called once it is less than that, or the client is gone. */
+void listener_stream_until(struct http_request *request, size_t below);
 void listener_stream_end(struct http_request *request);
 void listener_stream_abort(struct http_request *request);
 /* From `body` on: a client that resets its connection is gone before it has its answer; `moved` is

@@ -40,10 +40,10 @@ struct stream {
 	struct buf queue;
 	size_t taken;  /* of the queue */
 	uint64_t left; /* of the whole, where its length is known */
-	int64_t patience, full_since, full_ms;
+	size_t below;  /* that is waited for; 0: nothing is */
+	int64_t patience, waits_since, waited_ms;
 	bool on;
 	bool sized;
-	bool full; /* above the high mark, and not below the low one since */
 	bool ended, aborted;
 };
 

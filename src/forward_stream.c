@@ -1,9 +1,13 @@
 /*
  * An answer that is passed on while it comes: the upstream is read as fast as the client takes it,
  * and what waits in between counts among limits.bytes_in_flight. One stream holds what had been
- * held before it began, or the listener's high mark and one read.
+ * held before it began, or what might have been, and one read; where all together hold too much, less.
  */
 #include "forward.h"
+
+#define QUEUED_MAX                                                                             \
+	((size_t)256 * 1024) /* or what may be held of the answer, where that is more */
+#define QUEUED_LOW ((size_t)64 * 1024) /* where the memory is full */
 
 static void count(struct served *served, size_t queued)
 {
@@ -24,14 +28,26 @@ void forward_stream(struct served *served, struct upstream_call *call,
 	listener_stream(&served->request, &stream);
 }
 
+static size_t most_queued(const struct served *served)
+{
+	const struct services *services = served->services;
+	size_t held = served->stream->answer_max;
+
+	if (services->bytes > services->bytes_max)
+		return QUEUED_LOW;
+	return held > QUEUED_MAX ? held : QUEUED_MAX;
+}
+
 void forward_stream_data(struct served *served, struct span piece)
 {
 	size_t queued = listener_stream_data(&served->request, piece);
 
 	served->sent_bytes += piece.len;
 	count(served, queued);
-	if (queued > LISTENER_STREAM_HIGH)
-		upstream_pause(served->stream);
+	if (queued <= most_queued(served))
+		return;
+	upstream_pause(served->stream);
+	listener_stream_until(&served->request, most_queued(served) / 4);
 }
 
 void forward_stream_over(struct served *served, unsigned verdict, bool whole)

@@ -7,7 +7,7 @@
  * that leaves is noticed by the library when it writes; then `moved` says so, and whatever comes
  * for it is dropped.
  *
- * A queue is bounded by whoever fills it: it stops above the high mark until `moved`.
+ * A queue is bounded by whoever fills it: it stops where it finds too much in it, until `moved`.
  */
 #include "listener_inner.h"
 
@@ -18,6 +18,8 @@
 /* More than anybody may queue: a whole answer that was held first (response.max_body), and then
  * some. */
 #define QUEUE_MAX ((size_t)2 * 1024 * 1024 * 1024)
+
+#define SHRINK_FROM ((size_t)64 * 1024)
 
 static size_t queued(const struct stream *s)
 {
@@ -49,7 +51,7 @@ static void shrink(struct stream *s)
 {
 	struct buf rest;
 
-	if (s->taken < LISTENER_STREAM_LOW || s->taken < queued(s))
+	if (s->taken < SHRINK_FROM || s->taken < queued(s))
 		return;
 	buf_init(&rest, QUEUE_MAX);
 	buf_append(&rest, s->queue.at + s->taken, queued(s));
@@ -67,10 +69,10 @@ static void took(struct inbound *in, size_t n)
 		s->left -= n;
 	shrink(s);
 	listener_wait(in->connection, WAITING_STREAM);
-	if (!s->full || queued(s) >= LISTENER_STREAM_LOW)
+	if (queued(s) >= s->below)
 		return;
-	s->full = false;
-	s->full_ms += now_of(in) - s->full_since;
+	s->below = 0;
+	s->waited_ms += now_of(in) - s->waits_since;
 	stream_moved(in);
 }
 
@@ -133,12 +135,19 @@ size_t listener_stream_data(struct http_request *request, struct span bytes)
 		return 0;
 	buf_span(&s->queue, bytes);
 	assert(!s->queue.full);
-	if (!s->full && queued(s) > LISTENER_STREAM_HIGH) {
-		s->full = true;
-		s->full_since = now_of(in);
-	}
 	go_on(in);
 	return queued(s);
+}
+
+void listener_stream_until(struct http_request *request, size_t below)
+{
+	struct inbound *in = inbound_of(request);
+	struct stream *s = &in->stream;
+
+	assert(s->on && !over(s) && below > 0);
+	if (!s->below)
+		s->waits_since = now_of(in);
+	s->below = below;
 }
 
 size_t listener_stream_queued(const struct http_request *request)
@@ -154,6 +163,7 @@ void listener_stream_end(struct http_request *request)
 
 	assert(in->stream.on && !over(&in->stream));
 	in->stream.ended = true;
+	in->stream.below = 0;
 	go_on(in);
 	listener_release(request);
 }
@@ -191,7 +201,7 @@ bool stream_stalled(const struct inbound *inbound, int64_t now)
 {
 	const struct stream *s = &inbound->stream;
 
-	return s->full && s->patience - s->full_ms <= now - s->full_since;
+	return s->below && s->patience - s->waited_ms <= now - s->waits_since;
 }
 
 /* Reported whether anybody asked or not; the end of the client's half is not among it. */

@@ -1,5 +1,6 @@
 """Answers too large to be held: they go to the client as they come, and have their end when it is true."""
 import os
+import socket
 import threading
 import time
 
@@ -24,8 +25,11 @@ def sized(body, status=201, missing=0):
     return head + body[:len(body) - missing]
 
 
-def ask(gateway, key, version=b"1.1", timeout=30):
-    connection = Connection(gateway.port, timeout)
+def ask(gateway, key, version=b"1.1", kernel=None):
+    """A connection that has asked. `kernel`: how much of the answer is taken without being read."""
+    connection = Connection(gateway.port)
+    if kernel:
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kernel)
     text = request_bytes("POST", "/v1/orders", [("Content-Type", "application/json"),
                                                  ("Idempotency-Key", key)], b"{}")
     connection.send(text.replace(b"HTTP/1.1", b"HTTP/" + version, 1))
@@ -208,7 +212,7 @@ def test_slow_clients_hold_up_the_upstream_and_not_the_memory(t):
     keys = [t.key() for _ in range(50)]
     for key in keys:
         upstream.on(key, raw(sized(BODY * 2), keep=True))
-    connections = [ask(gateway, key) for key in keys]
+    connections = [ask(gateway, key, kernel=65536) for key in keys]
     for connection in connections:
         connection.take(1000)
     time.sleep(1)
@@ -231,10 +235,10 @@ def test_a_client_that_takes_nothing_is_dropped_and_the_answer_recorded(t):
     upstream, gateway = t.both(top={"client_stall": "1s", "upstreams": {"orders": WIDE}},
                                idempotency={"lease": "80s"})
     key = t.key()
-    upstream.on(key, answer(201, BODY * 4))
-    with ask(gateway, key) as connection:
+    upstream.on(key, answer(201, BODY * 8))
+    with ask(gateway, key, kernel=65536) as connection:
         until(lambda: gateway.post(key, b"{}").status == 410, 10, "the settle")
-        assert len(cut(connection)) < len(BODY) * 4
+        assert len(cut(connection)) < len(BODY) * 8
     not_retained(gateway, upstream, key)
 
 
@@ -242,8 +246,8 @@ def test_a_client_may_not_use_up_the_time_of_the_forward(t):
     upstream, gateway = t.both(top={"upstreams": {"orders": {**WIDE, "timeout": "6s"}}},
                                idempotency={"lease": "30s"})
     key = t.key()
-    upstream.on(key, answer(201, BODY * 4))
-    with ask(gateway, key) as connection:
+    upstream.on(key, answer(201, BODY * 8))
+    with ask(gateway, key, kernel=65536) as connection:
         began = time.monotonic()
         with_end = threading.Event()
 

@@ -1,7 +1,9 @@
 /* Answers in pieces: what a client has of one, and when it has its end. */
 #include "listener_rig.h"
 
-#define KIB ((size_t)1024)
+#define KIB  ((size_t)1024)
+#define HIGH (256 * KIB)
+#define LOW  (64 * KIB)
 
 static unsigned moves;
 static struct http_request *moved_request;
@@ -227,9 +229,10 @@ static size_t fill(struct http_request *request)
 	memset(megabyte, 'x', sizeof(megabyte));
 	for (int i = 0; i < 10000; i++) {
 		all += 16 * KIB;
-		if (listener_stream_data(request, (struct span){ megabyte, 16 * KIB }) >
-		    LISTENER_STREAM_HIGH)
+		if (listener_stream_data(request, (struct span){ megabyte, 16 * KIB }) > HIGH) {
+			listener_stream_until(request, LOW);
 			return all;
+		}
 		turn(0);
 	}
 	ck_abort_msg("it is never full");
@@ -260,7 +263,7 @@ START_TEST(a_slow_reader_is_waited_for_and_its_taking_is_told)
 
 	turn_for(50);
 	ck_assert_uint_eq(moves, 0);
-	ck_assert_uint_le(listener_stream_queued(request), LISTENER_STREAM_HIGH + 16 * KIB);
+	ck_assert_uint_le(listener_stream_queued(request), HIGH + 16 * KIB);
 	for (int i = 0; i < 2000 && !moves; i++) {
 		got += drink(fd, 64 * KIB);
 		turn(1);
@@ -268,7 +271,7 @@ START_TEST(a_slow_reader_is_waited_for_and_its_taking_is_told)
 	ck_assert_uint_eq(moves, 1);
 	ck_assert_ptr_eq(moved_request, request);
 	ck_assert(!listener_gone(request));
-	ck_assert_uint_lt(listener_stream_queued(request), LISTENER_STREAM_LOW);
+	ck_assert_uint_lt(listener_stream_queued(request), LOW);
 	sent += fill(request); /* and again */
 	listener_stream_end(request);
 	for (int i = 0; i < 2000 && ends == 0; i++) {
@@ -352,8 +355,9 @@ START_TEST(a_client_that_holds_up_for_longer_than_allowed_is_dropped)
 
 	memset(megabyte, 'x', sizeof(megabyte));
 	while (!listener_gone(request) && loop_clock_us() < until) {
-		if (listener_stream_queued(request) <= LISTENER_STREAM_HIGH)
+		if (listener_stream_queued(request) <= HIGH)
 			listener_stream_data(request, (struct span){ megabyte, 256 * KIB });
+		listener_stream_until(request, LOW);
 		drink(fd, 4096);
 		turn_for(20);
 	}
