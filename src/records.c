@@ -331,7 +331,7 @@ static bool bodiless(unsigned status)
 	return status == 204 || status == 205 || status == 304;
 }
 
-static const char *check(const struct resolution *it)
+const char *records_resolution_wrong(const struct resolution *it)
 {
 	if (it->evidence.len == 0)
 		return "evidence is missing: a sentence that says how it is known";
@@ -350,7 +350,7 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 			    const struct idempotency_settings *operation,
 			    const struct resolution *it, struct records_call *call)
 {
-	const char *wrong = check(it);
+	const char *wrong = records_resolution_wrong(it);
 	struct span fields, bad, body = it->body;
 
 	if (wrong)
