@@ -212,8 +212,9 @@ END_TEST
 
 START_TEST(an_unknown_path_is_404)
 {
-	static const char *const paths[] = { "/",           "/metrics/", "/Metrics",
-					     "/v1/records", "*",         "" };
+	static const char *const paths[] = {
+		"/", "/metrics/", "/Metrics", "/v1/record", "*", ""
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
 		struct http_answer answer = ask("GET", paths[i]);
@@ -323,8 +324,9 @@ START_TEST(a_token_ends_when_it_says)
 	admin_tokens_free(tokens);
 	load("2999-01-01T00:00:00Z");
 	ck_assert_uint_eq(status_with("Bearer secret"), 200);
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 32472144000 - 1, &token_name),
-			 ADMIN_VIEWER);
+	ck_assert_int_eq(
+		admin_tokens_role(tokens, SPAN("secret"), 32472144000 - 1, &token_name),
+		ADMIN_VIEWER);
 	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 32472144000, &token_name),
 			 ADMIN_ANYBODY);
 }
