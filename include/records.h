@@ -47,10 +47,14 @@ void records_put_list(struct buf *out, const struct records_secrets *secrets,
 struct record_ref {
 	int64_t op_id;
 	int32_t day;
+	bool day_known;
 };
 /* False: no gateway of this ledger has given out such an id. */
 bool records_ref(const struct records_secrets *secrets, struct span id,
 		 struct record_ref *ref) MUST_CHECK;
+/* To be shown; an op_id will do too, as it stands in the ledger's tables and in stops. */
+bool records_ref_loose(const struct records_secrets *secrets, struct span id,
+		       struct record_ref *ref) MUST_CHECK;
 void records_show(struct arena *arena, const struct record_ref *ref, bool reveal,
 		  struct records_call *call);
 

@@ -149,7 +149,7 @@ struct http_answer admin_records_show(struct asked *asked)
 				    "The only parameter is reveal");
 	if (!read_reveal(asked, &reveal, &refusal))
 		return refusal;
-	if (!records_ref(&shown->secrets, asked->part, &ref))
+	if (!records_ref_loose(&shown->secrets, asked->part, &ref))
 		return admin_refuse(asked, PROBLEM_RECORD_NOT_FOUND,
 				    "No gateway of this ledger has given out this id");
 	shown->missing =

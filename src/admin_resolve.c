@@ -8,6 +8,7 @@
  */
 #include "admin_internal.h"
 
+#include "admin_written.h"
 #include "base64.h"
 
 #define OUT_MAX ((size_t)64 * 1024 * 1024)
@@ -24,69 +25,6 @@ struct resolving {
 
 /* --- the body's members --- */
 
-/* Behind a string; the text is JSON, so it has an end. */
-static size_t behind_string(struct span text, size_t at)
-{
-	for (at++; text.at[at] != '"'; at++)
-		at += text.at[at] == '\\';
-	return at + 1;
-}
-
-static size_t behind_space(struct span text, size_t at)
-{
-	while (at < text.len && strchr(" \t\r\n", text.at[at]))
-		at++;
-	return at;
-}
-
-/* Behind the object or array that begins at `at`. */
-static size_t behind_value(struct span text, size_t at)
-{
-	unsigned depth = 0;
-
-	do {
-		if (text.at[at] == '"') {
-			at = behind_string(text, at);
-			continue;
-		}
-		depth += text.at[at] == '{' || text.at[at] == '[';
-		depth -= text.at[at] == '}' || text.at[at] == ']';
-		at++;
-	} while (depth);
-	return at;
-}
-
-/* The object or array that stands behind this member of the outermost object, as written; NULL: it
- * is not found under this very spelling. */
-static struct span written(struct span text, struct span quoted)
-{
-	size_t at = behind_space(text, 0) + 1;
-
-	while (text.at[at] != '}') {
-		size_t end = at;
-		bool is_it = false;
-
-		if (text.at[at] == '{' || text.at[at] == '[') {
-			at = behind_value(text, at);
-			continue;
-		}
-		if (text.at[at] != '"') {
-			at++;
-			continue;
-		}
-		end = behind_string(text, at);
-		is_it = span_equal((struct span){ text.at + at, end - at }, quoted);
-		at = behind_space(text, end);
-		if (!is_it || text.at[at] != ':')
-			continue;
-		at = behind_space(text, at + 1);
-		if (text.at[at] != '{' && text.at[at] != '[')
-			break;
-		return (struct span){ text.at + at, behind_value(text, at) - at };
-	}
-	return (struct span){ NULL, 0 };
-}
-
 static const char *read_body(const struct asked *asked, const json_t *object,
 			     struct resolution *it)
 {
@@ -99,7 +37,7 @@ static const char *read_body(const struct asked *asked, const json_t *object,
 	if (json_is_string(body))
 		it->body = admin_string(object, "body");
 	else if (json_is_object(body) || json_is_array(body))
-		it->body = written(asked->request->body, SPAN("\"body\""));
+		it->body = admin_written(asked->arena, asked->request->body, SPAN("/body"));
 	if (body && !json_is_null(body) && !it->body.at)
 		return "body is a string, an object, an array or null";
 	if (!json_object_get(object, "body_base64"))

@@ -24,9 +24,9 @@ static void show(const json_t *operations)
 		{ "STOPPED", "stopped", 0 },
 	};
 	static const struct cli_column stops[] = {
-		{ "REASON", "reason", 18 },    { "ACCOUNT", "account", 12 },
-		{ "RAISED", "raised_at", 24 }, { "BY", "raised_by", 16 },
-		{ "DETAIL", "detail", 0 },
+		{ "REASON", "reason", 18 },   { "SCOPE", "scope", 13 },
+		{ "ACCOUNT", "account", 12 }, { "RAISED", "raised_at", 24 },
+		{ "BY", "raised_by", 16 },    { "DETAIL", "detail", 0 },
 	};
 	size_t i = 0;
 	json_t *one = NULL;

@@ -353,8 +353,8 @@ static bool has_zone(const char *time)
 {
 	size_t len = strlen(time);
 
-	return len > 16 && (time[len - 1] == 'Z' ||
-			    (strchr("+-", time[len - 6]) && time[len - 3] == ':'));
+	return len > 16 &&
+	       (time[len - 1] == 'Z' || (strchr("+-", time[len - 6]) && time[len - 3] == ':'));
 }
 
 int cli_records_reconcile(const struct cli_args *args)

@@ -163,9 +163,12 @@ static int print_one(struct desk *desk, const struct records_call *call, const c
 	return result;
 }
 
-static bool read_id(struct desk *desk, struct record_ref *ref)
+static bool read_id(struct desk *desk, bool loose, struct record_ref *ref)
 {
-	if (records_ref(&desk->secrets, span_of(desk->args->word[2]), ref))
+	struct span id = span_of(desk->args->word[2]);
+
+	if (loose ? records_ref_loose(&desk->secrets, id, ref)
+		  : records_ref(&desk->secrets, id, ref))
 		return true;
 	cli_failed("%s is no id that this ledger has given out: it is the req_... of "
 		   "Idempotency-Request-Id, of a problem document or of `records list`",
@@ -178,7 +181,7 @@ static int show(struct desk *desk)
 	struct record_ref ref;
 	struct records_call call;
 
-	if (!read_id(desk, &ref) || !note_reveal(desk, span_of(desk->args->word[2])))
+	if (!read_id(desk, true, &ref) || !note_reveal(desk, span_of(desk->args->word[2])))
 		return CLI_FAILED;
 	records_show(desk->arena, &ref, desk->args->reveal, &call);
 	return print_one(
@@ -329,7 +332,7 @@ static int resolve(struct desk *desk)
 	if (result != CLI_DONE)
 		return result;
 	it.who = cli_who(desk->args, name);
-	if (!read_id(desk, &ref) || !find_operation(desk, &ref, &operation) ||
+	if (!read_id(desk, false, &ref) || !find_operation(desk, &ref, &operation) ||
 	    !read_body(desk, &it))
 		return CLI_FAILED;
 	wrong = records_resolve(desk->arena, &ref, operation, &it, &call);

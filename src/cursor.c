@@ -55,10 +55,14 @@ static bool same(const unsigned char *a, const unsigned char *b)
 bool cursor_read(struct span secret, struct span list, struct span text, struct cursor *cursor)
 {
 	unsigned char raw[CURSOR_RAW + 2], due[HALF];
+	char spelt[CURSOR_BYTES];
 	size_t len = 0;
 
 	if (text.len != BASE64_LETTERS(CURSOR_RAW) || !base64_read(text, raw, &len) ||
 	    len != CURSOR_RAW || raw[0] != VERSION)
+		return false;
+	base64_write(raw, CURSOR_RAW, spelt);
+	if (!span_equal(text, span_of(spelt)))
 		return false;
 	sign(secret, raw, due);
 	if (!same(due, raw + SIGN_AT))

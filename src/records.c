@@ -88,7 +88,23 @@ bool records_secrets_take(struct records_secrets *secrets, const struct pg_rows 
 
 bool records_ref(const struct records_secrets *secrets, struct span id, struct record_ref *ref)
 {
+	ref->day_known = true;
 	return record_id_read(secrets->request_id.at, id, &ref->op_id, &ref->day);
+}
+
+bool records_ref_loose(const struct records_secrets *secrets, struct span id,
+		       struct record_ref *ref)
+{
+	char digits[20];
+
+	if (records_ref(secrets, id, ref))
+		return true;
+	if (id.len < 10 || id.len >= sizeof(digits))
+		return false;
+	memcpy(digits, id.at, id.len);
+	digits[id.len] = 0;
+	*ref = (struct record_ref){ strtoll(digits, NULL, 10), 0, false };
+	return strspn(digits, "0123456789") == id.len;
 }
 
 struct span records_hash(struct arena *arena, const struct records_secrets *secrets,
@@ -264,7 +280,8 @@ void records_show(struct arena *arena, const struct record_ref *ref, bool reveal
 {
 	*call = (struct records_call){ QUERY_records_show, { { NULL, 0 } }, 4 };
 	call->param[0] = records_number(arena, ref->op_id);
-	call->param[1] = records_number(arena, ref->day);
+	if (ref->day_known)
+		call->param[1] = records_number(arena, ref->day);
 	call->param[3] = word(reveal);
 }
 

@@ -229,8 +229,9 @@ BEGIN
 END $$;
 
 -- One record with all that is known of it; no row: nothing is. its_hash: its key's hash, where the
--- caller knows it; else it is looked for where the record's facts still stand.
-CREATE FUNCTION onceward.show_record(its_id bigint, its_day date, its_hash uuid, reveal boolean) RETURNS SETOF json
+-- caller knows it; else it is looked for where the record's facts still stand. So is its_day.
+CREATE FUNCTION onceward.show_record(its_id bigint, its_day date, its_hash uuid, reveal boolean)
+RETURNS TABLE (day date, record json)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
 DECLARE
   o onceward.op;
@@ -238,14 +239,15 @@ DECLARE
   k onceward.key;
   s record;
 BEGIN
-  SELECT * INTO o FROM onceward.op AS t WHERE t.op_id = its_id AND t.expires_on = its_day;
   SELECT * INTO a FROM onceward.attention AS t WHERE t.op_id = its_id;
+  day := coalesce(its_day, a.expires_on, (SELECT t.expires_on FROM onceward.op AS t WHERE t.op_id = its_id LIMIT 1));
+  SELECT * INTO o FROM onceward.op AS t WHERE t.op_id = its_id AND t.expires_on = day;
   SELECT * INTO k FROM onceward.key AS t WHERE t.key_hash = coalesce(its_hash, o.key_hash, a.key_hash);
-  SELECT * INTO s FROM onceward.state_of(its_id, its_day);
+  SELECT * INTO s FROM onceward.state_of(its_id, day);
   IF o.op_id IS NULL AND a.op_id IS NULL AND s.kind IS NULL AND k.op_id IS DISTINCT FROM its_id THEN
     RETURN;
   END IF;
-  RETURN NEXT json_build_object(
+  record := json_build_object(
     'state', CASE WHEN s.kind IS NULL THEN 'completed' ELSE onceward.state_word(s.kind, s.lease_left) END,
     'operation', onceward.readable(coalesce(o.operation, a.operation)),
     'account', onceward.named(coalesce(o.account, a.account), reveal),
@@ -272,7 +274,8 @@ BEGIN
     'rules', CASE WHEN k.op_id = its_id THEN k.rules_id::text END,
     'settings', encode(o.settings, 'hex'),
     'gateway', onceward.readable(o.gateway),
-    'history', onceward.history_of(its_id, its_day));
+    'history', onceward.history_of(its_id, day));
+  RETURN NEXT;
 END $$;
 
 CREATE FUNCTION onceward.find_record(its_hash uuid) RETURNS TABLE (op_id bigint, day date) LANGUAGE plpgsql STABLE
@@ -321,12 +324,14 @@ BEGIN
   SELECT n.operation, encode(i.identity, 'hex'), json_build_object(
     'since', onceward.utc(i.since),
     'stopped', (SELECT string_agg(DISTINCT s.reason, ' ' ORDER BY s.reason) FROM onceward.stop AS s
-                WHERE s.ended_at IS NULL AND (s.operation IS NULL OR s.operation = n.operation)),
+                WHERE s.ended_at IS NULL AND s.op_id IS NULL AND (s.operation IS NULL OR s.operation = n.operation)),
     'unknown', (SELECT count(*) FROM (SELECT FROM onceward.attention AS a WHERE a.operation = convert_to(n.operation, 'UTF8') LIMIT 100000) AS few),
     'oldest_unknown_seconds', (SELECT extract(epoch FROM now() - a.created_at)::bigint FROM onceward.attention AS a
                                WHERE a.operation = convert_to(n.operation, 'UTF8') ORDER BY a.created_at LIMIT 1),
     'stops', (SELECT coalesce(json_agg(json_build_object(
-                       'reason', s.reason, 'account', onceward.named(s.account, false), 'detail', s.detail,
+                       'reason', s.reason, 'scope', CASE WHEN s.op_id IS NOT NULL THEN 'one record' WHEN s.account IS NOT NULL THEN 'one account'
+                                                                  WHEN s.operation IS NOT NULL THEN 'the operation' ELSE 'everything' END,
+                       'account', onceward.named(s.account, false), 'detail', s.detail,
                        'raised_by', s.raised_by, 'raised_at', onceward.utc(s.raised_at)) ORDER BY s.id), '[]'::json)
               FROM (SELECT * FROM onceward.stop AS t WHERE t.ended_at IS NULL AND t.operation IS NOT DISTINCT FROM n.operation
                     ORDER BY t.id LIMIT 100) AS s))
