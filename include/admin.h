@@ -11,8 +11,10 @@ struct admin_check {
 	char detail[128];
 };
 #define ADMIN_CHECKS 5
+struct admin_ledger;
 struct admin_view {
 	const struct settings *settings;
+	struct admin_ledger *ledger; /* NULL: there is none */
 	bool draining;
 	/* fills in all checks at the moment of asking */
 	void (*ready)(void *arg, struct admin_check checks[ADMIN_CHECKS]);
@@ -20,9 +22,13 @@ struct admin_view {
 };
 
 /*
- * The answer to one request; never fails, never asks PostgreSQL. `tokens`: NULL where none are
- * loaded; where the settings name a file for them nobody has a token then.
+ * The answer to one request; never fails. A status of 0: the ledger is asked, and the request is
+ * answered from there. `tokens`: NULL where none are loaded; where the settings name a file for
+ * them nobody has a token then.
  */
-struct http_answer admin_answer(const struct http_request *request,
-				const struct admin_view *view,
+struct http_answer admin_answer(struct http_request *request, const struct admin_view *view,
 				const struct admin_tokens *tokens);
+/* How large a body this request, whose head is complete, may have: of whoever may not do what it
+ * asks for nothing is read. */
+size_t admin_body_max(struct http_request *request, const struct admin_view *view,
+		      const struct admin_tokens *tokens);

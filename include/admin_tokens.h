@@ -20,7 +20,7 @@ struct admin_tokens *admin_tokens_load(const char *file, char why[256]) MUST_CHE
 void admin_tokens_free(struct admin_tokens *tokens);
 size_t admin_tokens_count(const struct admin_tokens *tokens);
 
-/* The role of a presented token at a time (seconds since 1970); ADMIN_ANYBODY where it is not
- * known or has expired. Takes the same time for each token that is as long. */
+/* The role of a presented token at a time (seconds since 1970), and its name; ADMIN_ANYBODY where it
+ * is not known or has expired. Takes the same time for each token that is as long. */
 enum admin_role admin_tokens_role(const struct admin_tokens *tokens, struct span presented,
-				  int64_t now);
+				  int64_t now, const char **name);

@@ -106,6 +106,8 @@ void pg_end(struct pg *pg);
 void pg_flush(struct pg *pg);
 /* Ends the connection (a standby, a read-only server) and reconnects with back-off. */
 void pg_drop(struct pg *pg, const char *why);
+/* The text of a statement, for who sends it over a session. */
+const char *pg_query_text(enum query query);
 
 /* Removes PGHOST and its like from the environment, once, before threads start: settings alone say where. */
 void pg_ignore_environment(void);

@@ -4,15 +4,14 @@
  * A request is asked four things in this order: is its Host one of ours (a page in somebody's
  * browser that resolves its own name to our address is refused here: DNS rebinding), is the path
  * known, is the method, and may whoever asks do it. Then the endpoint's function answers, at
- * once: nothing here waits for anything.
+ * once, or when the ledger has (admin_ledger.c): nothing here waits for anything.
  *
  * An endpoint is a row of the table and a function. It knows what the office tells it, and
  * neither threads nor sockets.
  */
-#include "admin.h"
+#include "admin_internal.h"
 
 #include "escape.h"
-#include "problem.h"
 
 #include <assert.h>
 #include <time.h>
@@ -21,29 +20,31 @@
 #define METRICS_MAX ((size_t)64 * 1024 * 1024)
 #define READY_MAX   ((size_t)16 * 1024)
 
-struct asked {
-	const struct http_request *request;
-	const struct admin_view *view;
-	struct arena *arena;
-};
+static struct http_answer metrics(struct asked *asked);
+static struct http_answer healthz(struct asked *asked);
+static struct http_answer readyz(struct asked *asked);
 
-static struct http_answer metrics(const struct asked *asked);
-static struct http_answer healthz(const struct asked *asked);
-static struct http_answer readyz(const struct asked *asked);
-
-/* The rows of one path stand together. HEAD is answered as GET; the listener leaves the body out. */
+/* HEAD is answered as GET; the listener leaves the body out. {} is one segment of the path. */
 static const struct endpoint {
 	const char *method, *path;
 	enum admin_role role;
-	struct http_answer (*answer)(const struct asked *asked);
+	struct http_answer (*answer)(struct asked *asked);
 } endpoints[] = {
 	{ "GET", "/metrics", ADMIN_SCRAPER, metrics },
 	{ "GET", "/healthz", ADMIN_ANYBODY, healthz },
 	{ "GET", "/readyz", ADMIN_ANYBODY, readyz },
+	{ "GET", "/v1/records", ADMIN_VIEWER, admin_records_list },
+	{ "POST", "/v1/records/find", ADMIN_VIEWER, admin_records_find },
+	{ "GET", "/v1/records/{}", ADMIN_VIEWER, admin_records_show },
+	{ "POST", "/v1/records/{}/resolve", ADMIN_OPERATOR, admin_records_resolve },
+	{ "GET", "/v1/operations", ADMIN_VIEWER, admin_operations_list },
+	{ "POST", "/v1/operations/{}/stop", ADMIN_OPERATOR, admin_operations_stop },
+	{ "POST", "/v1/operations/{}/resume", ADMIN_OPERATOR, admin_operations_resume },
+	{ "POST", "/v1/operations/{}/adopt", ADMIN_OPERATOR, admin_operations_adopt },
 };
 
-static struct http_answer refuse(const struct asked *asked, enum problem problem,
-				 const char *detail)
+struct http_answer admin_refuse(const struct asked *asked, enum problem problem,
+				const char *detail)
 {
 	struct problem_about about = { .problem = problem, .detail = span_of(detail) };
 
@@ -61,13 +62,17 @@ static struct http_answer answer(const struct asked *asked, unsigned status, str
 	return answer;
 }
 
+struct http_answer admin_json(const struct asked *asked, struct span body)
+{
+	return answer(asked, 200, SPAN("application/json"), body);
+}
+
 static void buf_free(void *buf)
 {
 	buf_fini(buf);
 }
 
-/* A buf whose bytes live as long as the request. */
-static struct buf *buf_in(struct arena *arena, size_t max)
+struct buf *admin_buf(struct arena *arena, size_t max)
 {
 	struct buf *buf = arena_alloc(arena, sizeof(*buf));
 
@@ -76,18 +81,18 @@ static struct buf *buf_in(struct arena *arena, size_t max)
 	return buf;
 }
 
-static struct http_answer metrics(const struct asked *asked)
+static struct http_answer metrics(struct asked *asked)
 {
-	struct buf *text = buf_in(asked->arena, METRICS_MAX);
+	struct buf *text = admin_buf(asked->arena, METRICS_MAX);
 
 	metrics_render(text);
 	if (text->full)
-		return refuse(asked, PROBLEM_INTERNAL, "There are more metrics than fit");
+		return admin_refuse(asked, PROBLEM_INTERNAL, "There are more metrics than fit");
 	return answer(asked, 200, SPAN("text/plain; version=0.0.4; charset=utf-8"),
 		      buf_view(text));
 }
 
-static struct http_answer healthz(const struct asked *asked)
+static struct http_answer healthz(struct asked *asked)
 {
 	return answer(asked, 200, SPAN("application/json"), SPAN("{\"status\":\"ok\"}\n"));
 }
@@ -111,10 +116,10 @@ static void put_check(struct buf *out, const struct admin_check *check)
 	buf_byte(out, '}');
 }
 
-static struct http_answer readyz(const struct asked *asked)
+static struct http_answer readyz(struct asked *asked)
 {
 	struct admin_check checks[ADMIN_CHECKS] = { 0 };
-	struct buf *out = buf_in(asked->arena, READY_MAX);
+	struct buf *out = admin_buf(asked->arena, READY_MAX);
 	bool ready = !asked->view->draining;
 
 	asked->view->ready(asked->view->arg, checks);
@@ -180,17 +185,34 @@ static struct http_answer refuse_path(const struct asked *asked, struct span all
 				       .allow = allow };
 
 	if (allow.len == 0)
-		return refuse(asked, PROBLEM_ROUTE_NOT_FOUND, "There is nothing at this path");
+		return admin_refuse(asked, PROBLEM_ROUTE_NOT_FOUND,
+				    "There is nothing at this path");
 	return problem_answer(asked->arena, &about);
 }
 
+/* Does the path match? {} is a segment, that goes to *part. */
+static bool path_is(struct span path, const char *pattern, struct span *part)
+{
+	size_t before = strcspn(pattern, "{");
+	struct span behind = span_of(pattern[before] ? pattern + before + 2 : "");
+
+	*part = SPAN("");
+	if (!pattern[before])
+		return span_equal(path, span_of(pattern));
+	if (path.len <= before + behind.len || memcmp(path.at, pattern, before) != 0 ||
+	    memcmp(path.at + path.len - behind.len, behind.at, behind.len) != 0)
+		return false;
+	*part = (struct span){ path.at + before, path.len - before - behind.len };
+	return memchr(part->at, '/', part->len) == NULL;
+}
+
 /* NULL: there is none; `allow` then lists the methods that the path has. */
-static const struct endpoint *find(const struct asked *asked, struct span *allow)
+static const struct endpoint *find(struct asked *asked, struct span *allow)
 {
 	*allow = SPAN("");
 	for (size_t i = 0; i < ARRAY_LEN(endpoints); i++) {
 		const struct endpoint *at = &endpoints[i];
-		if (!span_equal(asked->request->path, span_of(at->path)))
+		if (!path_is(asked->request->path, at->path, &asked->part))
 			continue;
 		if (method_is(asked->request->method, at->method))
 			return at;
@@ -223,46 +245,115 @@ static struct span presented(const struct http_request *request)
 }
 
 /* Where tokens are configured but none could be loaded, nobody has one. */
-static enum admin_role role_of(const struct asked *asked, const struct admin_tokens *tokens)
+static void identify(struct asked *asked, const struct admin_tokens *tokens)
 {
 	struct timespec now;
 	struct span token = presented(asked->request);
+	const char *name = "";
 
+	asked->who = SPAN("");
+	asked->role = ADMIN_ANYBODY;
 	if (!tokens && !asked->view->settings->admin.tokens_file)
-		return ADMIN_SCRAPER;
+		asked->role = ADMIN_SCRAPER;
 	if (!tokens || token.len == 0)
-		return ADMIN_ANYBODY;
+		return;
 	clock_gettime(CLOCK_REALTIME, &now);
-	return admin_tokens_role(tokens, token, now.tv_sec);
+	asked->role = admin_tokens_role(tokens, token, now.tv_sec, &name);
+	asked->who = arena_copy(asked->arena, span_of(name));
 }
 
-static struct http_answer refuse_role(const struct asked *asked, enum admin_role role)
+static struct http_answer refuse_role(const struct asked *asked)
 {
 	struct http_answer answer;
 
-	if (role != ADMIN_ANYBODY)
-		return refuse(asked, PROBLEM_FORBIDDEN, "This needs a token with another role");
-	answer = refuse(asked, PROBLEM_UNAUTHENTICATED,
-			"This needs a bearer token of admin.tokens_file that has not expired");
+	if (!asked->view->settings->admin.tokens_file)
+		return admin_refuse(
+			asked, PROBLEM_FORBIDDEN,
+			"Nothing of records is shown or changed without tokens: set "
+			"admin.tokens_file");
+	if (asked->role != ADMIN_ANYBODY)
+		return admin_refuse(asked, PROBLEM_FORBIDDEN,
+				    "This needs a token with another role");
+	answer = admin_refuse(asked, PROBLEM_UNAUTHENTICATED,
+			      "This needs a bearer token of admin.tokens_file that has not "
+			      "expired");
 	http_add(&answer.fields, SPAN("WWW-Authenticate"), SPAN("Bearer"));
 	return answer;
 }
 
-struct http_answer admin_answer(const struct http_request *request,
-				const struct admin_view *view,
-				const struct admin_tokens *tokens)
+/* NULL: `*refusal`. What the view says is copied: the answer may take its time. */
+static const struct endpoint *admit(struct asked *asked, const struct admin_tokens *tokens,
+				    struct http_answer *refusal)
 {
-	struct asked asked = { request, view, request->arena };
 	const struct endpoint *endpoint = NULL;
-	enum admin_role role = ADMIN_ANYBODY;
 	struct span allow;
 
-	if (!host_allowed(request->host, &view->settings->admin))
-		return refuse(&asked, PROBLEM_FORBIDDEN,
-			      "This Host is not answered here: it is not in admin.hosts");
-	endpoint = find(&asked, &allow);
-	if (!endpoint)
-		return refuse_path(&asked, allow);
-	role = role_of(&asked, tokens);
-	return role >= endpoint->role ? endpoint->answer(&asked) : refuse_role(&asked, role);
+	if (!host_allowed(asked->request->host, &asked->view->settings->admin)) {
+		*refusal = admin_refuse(asked, PROBLEM_FORBIDDEN,
+					"This Host is not answered here: it is not in "
+					"admin.hosts");
+		return NULL;
+	}
+	endpoint = find(asked, &allow);
+	if (!endpoint) {
+		*refusal = refuse_path(asked, allow);
+		return NULL;
+	}
+	identify(asked, tokens);
+	if (asked->role >= endpoint->role)
+		return endpoint;
+	*refusal = refuse_role(asked);
+	return NULL;
+}
+
+static struct asked ask_of(struct http_request *request, const struct admin_view *view)
+{
+	struct admin_view *copy = arena_alloc(request->arena, sizeof(*copy));
+
+	*copy = *view;
+	return (struct asked){ .request = request, .view = copy, .arena = request->arena };
+}
+
+struct http_answer admin_answer(struct http_request *request, const struct admin_view *view,
+				const struct admin_tokens *tokens)
+{
+	struct asked asked = ask_of(request, view);
+	struct http_answer refusal;
+	const struct endpoint *endpoint = admit(&asked, tokens, &refusal);
+
+	return endpoint ? endpoint->answer(&asked) : refusal;
+}
+
+size_t admin_body_max(struct http_request *request, const struct admin_view *view,
+		      const struct admin_tokens *tokens)
+{
+	struct asked asked = ask_of(request, view);
+	struct http_answer refusal;
+	const struct endpoint *endpoint = admit(&asked, tokens, &refusal);
+	size_t largest = 0;
+
+	if (!endpoint || strcmp(endpoint->method, "POST") != 0)
+		return 0;
+	for (size_t i = 0; i < view->settings->n_routes; i++) {
+		const struct idempotency_settings *it = view->settings->routes[i].idempotency;
+
+		if (it && (size_t)it->response.max_body > largest)
+			largest = (size_t)it->response.max_body;
+	}
+	return ADMIN_BODY_BASE + largest;
+}
+
+struct http_answer admin_ask(const struct asked *asked, struct admin_task *task)
+{
+	const struct settings *settings = asked->view->settings;
+
+	if (!asked->view->ledger || !admin_ledger_secrets(asked->view->ledger))
+		return admin_refuse(asked, PROBLEM_LEDGER_UNAVAILABLE,
+				    "PostgreSQL is not reached");
+	if (!admin_ledger_run(asked->view->ledger, task))
+		return admin_refuse(asked, PROBLEM_OVERLOADED,
+				    "Too many questions are under way");
+	settings_hold(settings);
+	arena_defer(asked->arena, settings_release_deferred, (void *)(uintptr_t)settings);
+	return (struct http_answer){ .status = 0 };
 }

@@ -22,6 +22,7 @@
 struct token {
 	enum admin_role role;
 	unsigned line;
+	char name[NAME_MAX_ + 1];
 	unsigned char hash[HASH_BYTES];
 	int64_t expires; /* seconds since 1970; NEVER */
 };
@@ -183,6 +184,7 @@ static const char *read_line(struct span line, struct admin_tokens *tokens, unsi
 		return "there are too many tokens";
 	if (!read_name(name))
 		return "a name is 1 to 64 visible characters";
+	memcpy(token.name, name.at, name.len);
 	if (!read_role(secret_file_word(&line), &token))
 		return "behind the name stands a role: viewer or operator";
 	if (!read_hash(secret_file_word(&line), &token))
@@ -245,7 +247,7 @@ static bool equal_slowly(const unsigned char *a, const unsigned char *b)
 }
 
 enum admin_role admin_tokens_role(const struct admin_tokens *tokens, struct span presented,
-				  int64_t now)
+				  int64_t now, const char **name)
 {
 	enum admin_role role = ADMIN_ANYBODY;
 	unsigned char hashed[HASH_BYTES];
@@ -254,8 +256,11 @@ enum admin_role admin_tokens_role(const struct admin_tokens *tokens, struct span
 	hash_add(hash, presented.at, presented.len);
 	hash_end(hash, hashed);
 	hash_free(hash);
+	*name = "";
 	for (size_t i = 0; i < tokens->n; i++)
-		if (equal_slowly(tokens->at[i].hash, hashed) && now < tokens->at[i].expires)
+		if (equal_slowly(tokens->at[i].hash, hashed) && now < tokens->at[i].expires) {
 			role = tokens->at[i].role;
+			*name = tokens->at[i].name;
+		}
 	return role;
 }

@@ -15,21 +15,48 @@
 #define ERRORS_MAX ((size_t)1 << 20)
 
 /* Where an option's value or its being there is kept. */
+#define TEXT(name, member, value)                                                              \
+	{                                                                                      \
+		name, offsetof(struct cli_args, member), 1, value                              \
+	}
+#define FLAG(name, member)                                                                     \
+	{                                                                                      \
+		name, offsetof(struct cli_args, member), 0, NULL                               \
+	}
 static const struct option {
 	const char *name;
 	size_t at;
-	unsigned values; /* that it may have, one behind the other; 0: a flag */
+	unsigned values;   /* that it may have, one behind the other; 0: a flag */
+	const char *value; /* a word for it */
 } options[] = {
-	{ "-c", offsetof(struct cli_args, file), 1 },
-	{ "--as", offsetof(struct cli_args, as), 1 },
-	{ "--reason", offsetof(struct cli_args, reason), 1 },
-	{ "--route", offsetof(struct cli_args, route), 1 },
-	{ "--header", offsetof(struct cli_args, header), CLI_HEADERS_MAX },
-	{ "--explain", offsetof(struct cli_args, explain), 0 },
-	{ "--print", offsetof(struct cli_args, print), 0 },
-	{ "--json", offsetof(struct cli_args, json), 0 },
-	{ "--help", offsetof(struct cli_args, help), 0 },
-	{ "--version", offsetof(struct cli_args, version), 0 },
+	TEXT("-c", file, "FILE"),
+	TEXT("--as", as, "WHO"),
+	TEXT("--reason", reason, "TEXT"),
+	TEXT("--route", route, "\"METHOD PATH\""),
+	{ "--header", offsetof(struct cli_args, header), CLI_HEADERS_MAX, "\"NAME: VALUE\"" },
+	TEXT("--state", state, "STATE"),
+	TEXT("--operation", operation, "NAME"),
+	TEXT("--account", account, "ACCOUNT"),
+	TEXT("--older-than", older_than, "TIME"),
+	TEXT("--limit", limit, "NUMBER"),
+	TEXT("--cursor", cursor, "CURSOR"),
+	TEXT("--completed", completed, "STATUS"),
+	TEXT("--body", body, "FILE"),
+	TEXT("--receipt", receipt, "RECEIPT"),
+	TEXT("--evidence", evidence, "TEXT"),
+	TEXT("--generation", generation, "NUMBER"),
+	TEXT("--status", status, "STATUS"),
+	TEXT("--as-of", as_of, "TIME"),
+	FLAG("--not-executed", not_executed),
+	FLAG("--apply", apply),
+	FLAG("--absent-is-proof", absent_is_proof),
+	FLAG("--reveal", reveal),
+	FLAG("--all", all),
+	FLAG("--explain", explain),
+	FLAG("--print", print),
+	FLAG("--json", json),
+	FLAG("--help", help),
+	FLAG("--version", version),
 };
 
 static const char **text_at(struct cli_args *args, const struct option *option)
@@ -146,6 +173,32 @@ const char *cli_stray(const struct cli_args *args, const char *allowed)
 
 		if (given && !is_among(o->name, allowed))
 			return o->name;
+	}
+	return NULL;
+}
+
+static bool is_given(struct cli_args *args, const struct option *option)
+{
+	const char *text = NULL;
+
+	if (!option->values)
+		return *flag_at(args, option);
+	text = *text_at(args, option);
+	return text && text[0];
+}
+
+const char *cli_missing(const struct cli_args *args, const char *needed, char out[64])
+{
+	struct cli_args copy = *args;
+
+	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+		const struct option *o = &options[i];
+
+		if (!is_among(o->name, needed) || is_given(&copy, o))
+			continue;
+		snprintf(out, 64, "%s%s%s", o->name, o->value ? " " : "",
+			 o->value ? o->value : "");
+		return out;
 	}
 	return NULL;
 }

@@ -10,7 +10,6 @@
 
 #include "cli_leaves.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 
@@ -40,34 +39,13 @@ struct comparison {
 
 /* --- the request --- */
 
-static bool read_header(struct http_fields *fields, const char *text)
-{
-	struct span name = { text, strcspn(text, ":") };
-	struct span value = { NULL, 0 };
-
-	if (text[name.len] == ':') {
-		value = span_of(text + name.len + 1);
-		while (value.len && (value.at[0] == ' ' || value.at[0] == '\t'))
-			value.at++, value.len--;
-		while (value.len &&
-		       (value.at[value.len - 1] == ' ' || value.at[value.len - 1] == '\t'))
-			value.len--;
-	}
-	if (!value.at || !http_token(name) || !http_field_value(value)) {
-		cli_failed("--header \"%s\": write \"NAME: VALUE\"", text);
-		return false;
-	}
-	http_add(fields, name, value);
-	return true;
-}
-
 static bool read_headers(struct comparison *c, struct http_request *request)
 {
 	/* and one that is assumed */
 	request->fields.at =
 		arena_zero(c->arena, (CLI_HEADERS_MAX + 1) * sizeof(*request->fields.at));
 	for (unsigned i = 0; i < CLI_HEADERS_MAX && c->args->header[i]; i++)
-		if (!read_header(&request->fields, c->args->header[i]))
+		if (!cli_header(&request->fields, c->args->header[i]))
 			return false;
 	return true;
 }
@@ -105,47 +83,20 @@ static bool read_route(struct comparison *c, struct http_request *request)
 
 /* --- the bodies --- */
 
-static bool read_stream(FILE *file, const char *name, struct buf *out)
-{
-	size_t n = 1;
-
-	while (n > 0) {
-		char *at = buf_reserve(out, 4096);
-
-		if (!at)
-			return true; /* too large, which is said later */
-		n = fread(at, 1, 4096, file);
-		out->len += n;
-	}
-	if (ferror(file))
-		cli_failed("%s cannot be read: %s", name, strerror(errno));
-	return !ferror(file);
-}
-
 static bool read_body(struct comparison *c, struct subject *subject, const char *name)
 {
-	bool standard = strcmp(name, "-") == 0;
 	size_t max = (size_t)c->route->idempotency->request.max_body;
-	FILE *file = standard ? stdin : fopen(name, "rb");
 	struct buf body;
-	bool good = false;
+	bool too_large = false;
 
-	subject->name = standard ? "standard input" : name;
-	if (!file) {
-		cli_failed("%s cannot be opened: %s", name, strerror(errno));
+	subject->name = cli_file_name(name);
+	if (!cli_read(name, max, &body, &too_large))
 		return false;
-	}
-	buf_init(&body, max + 4096);
-	good = read_stream(file, subject->name, &body);
-	if (!standard)
-		fclose(file);
-	if (good && body.len > max) {
-		good = false;
+	if (too_large)
 		cli_failed("%s is larger than request.max_body: 413", subject->name);
-	}
 	subject->request.body = arena_copy(c->arena, buf_view(&body));
 	buf_fini(&body);
-	return good;
+	return !too_large;
 }
 
 /* Does the body look like JSON, in bytes that are not encoded? */

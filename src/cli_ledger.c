@@ -7,7 +7,9 @@
 #include "mem.h"
 #include "schema.h"
 
+#include <pwd.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define CONNECT_PATIENCE_MS 10000
 /* A step of a migration, or waiting for somebody else's. */
@@ -37,6 +39,33 @@ struct pg_session *cli_ledger_ready(const struct settings *settings)
 	cli_failed("%s", why);
 	pg_session_close(session);
 	return NULL;
+}
+
+struct span cli_who(const struct cli_args *args, char out[64])
+{
+	const struct passwd *user = getpwuid(getuid());
+
+	if (args->as)
+		return span_of(args->as);
+	if (user)
+		snprintf(out, 64, "%.63s", user->pw_name);
+	else
+		snprintf(out, 64, "uid %u", (unsigned)getuid());
+	return span_of(out);
+}
+
+struct pg_rows *cli_call(struct pg_session *session, const struct records_call *call)
+{
+	char why[256];
+	struct pg_rows *rows =
+		pg_session_run(session, pg_query_text(call->query), call->param, call->n, why);
+
+	if (!rows)
+		cli_failed("%s%s", why,
+			   strcmp(pg_session_sqlstate(session), "23514") == 0
+				   ? ": run `onceward migrate -c FILE`"
+				   : "");
+	return rows;
 }
 
 static int print(void)

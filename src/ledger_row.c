@@ -6,6 +6,7 @@
 #include "ledger_internal.h"
 
 #include "digest.h"
+#include "record_id.h"
 
 #include <assert.h>
 
@@ -41,27 +42,10 @@ int64_t op_id_ms(int64_t op_id)
 	return (op_id >> TIME_SHIFT) + LEDGER_EPOCH_MS;
 }
 
-/*
- * 128 bits of HMAC-SHA-256 over the length-prefixed account, operation and key. A key that has
- * its time in it (UUIDv7, ULID) keeps it in front, with 80 bits of the HMAC: still a function
- * of the three, and the index is filled in order.
- */
 void row_key_hash(struct ledger *ledger, struct ledger_entry *entry)
 {
-	struct hash *hash = ledger->key_hasher;
-	unsigned char full[32];
-	uint64_t ms = 0;
-
-	hash_reset(hash);
-	hash_add_span(hash, entry->account);
-	hash_add_span(hash, span_of(entry->idempotency->operation));
-	hash_add_span(hash, entry->key);
-	hash_end(hash, full);
-	memcpy(entry->key_hash, full, sizeof(entry->key_hash));
-	if (!key_time(entry->key, &ms))
-		return;
-	for (int i = 0; i < 6; i++)
-		entry->key_hash[i] = (unsigned char)(ms >> (40 - 8 * i));
+	record_key_hash(ledger->key_hasher, entry->account,
+			span_of(entry->idempotency->operation), entry->key, entry->key_hash);
 }
 
 static void put_big_endian(unsigned char *out, uint64_t value, size_t bytes)
@@ -70,25 +54,11 @@ static void put_big_endian(unsigned char *out, uint64_t value, size_t bytes)
 		out[i] = (unsigned char)(value >> (8 * (bytes - 1 - i)));
 }
 
-/* req_ and the base32 of one AES block that holds op_id and day: opaque, and found again. */
 void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
 		    char out[LEDGER_REQUEST_ID_BYTES])
 {
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
-	unsigned char plain[16] = { 0 };
-	unsigned char block[17] = { 0 }; /* one more, for the last letter's missing bits */
-
-	put_big_endian(plain, (uint64_t)op_id, 8);
-	put_big_endian(plain + 8, (uint64_t)day, 4);
-	block_encrypt(ledger->request_id_key, plain, block);
-	memcpy(out, "req_", 4);
-	for (unsigned i = 0; i < 26; i++) {
-		unsigned bit = i * 5;
-		unsigned pair = (unsigned)block[bit / 8] << 8 | block[bit / 8 + 1];
-
-		out[4 + i] = letters[(pair >> (11 - bit % 8)) & 31];
-	}
-	out[30] = 0;
+	_Static_assert(LEDGER_REQUEST_ID_BYTES == RECORD_ID_BYTES, "an id is an id");
+	record_id_write(ledger->request_id_key, op_id, day, out);
 }
 
 static char *put(char *at, struct span bytes)

@@ -40,6 +40,48 @@ static const struct command commands[] = {
 	{ "operations adopt", 3, 0, "-c --reason", "-c --reason --as", cli_operations_adopt,
 	  "operations adopt NAME -c FILE --reason TEXT [--as WHO]",
 	  "Accept that an operation has become what FILE says." },
+	{ "operations stop", 3, 0, "-c --reason", "-c --reason --as --account",
+	  cli_operations_stop,
+	  "operations stop NAME -c FILE --reason TEXT [--account ACCOUNT] [--as WHO]",
+	  "Forward no request of an operation, or of one account of it, until it is resumed." },
+	{ "operations resume", 2, 1, "-c --reason", "-c --reason --as --account --all",
+	  cli_operations_resume,
+	  "operations resume NAME|--all -c FILE --reason TEXT [--account ACCOUNT] [--as WHO]",
+	  "End the stops of an operation, or (--all) those that concern every operation." },
+	{ "records list", 2, 0, "-c",
+	  "-c --state --operation --account --older-than --limit --cursor --reveal --as --json",
+	  cli_records_list,
+	  "records list -c FILE [--state unknown|stale|in_flight|completed|released|all]\n"
+	  "        [--operation NAME] [--account ACCOUNT] [--older-than TIME] [--limit "
+	  "NUMBER]\n"
+	  "        [--cursor CURSOR] [--reveal] [--json]",
+	  "List records, the oldest first; without --state those that wait for somebody." },
+	{ "records show", 3, 0, "-c", "-c --reveal --as --json", cli_records_show,
+	  "records show ID -c FILE [--reveal] [--as WHO] [--json]",
+	  "Show one record and its history; --reveal: its account and key, too." },
+	{ "records find", 3, 0, "-c --operation --account",
+	  "-c --operation --account --reveal --as --json", cli_records_find,
+	  "records find KEY -c FILE --operation NAME --account ACCOUNT [--reveal] [--json]",
+	  "Show the record of a key." },
+	{ "records resolve", 3, 0, "-c --evidence",
+	  "-c --completed --not-executed --body --header --receipt --evidence --generation "
+	  "--as --json",
+	  cli_records_resolve,
+	  "records resolve ID -c FILE --evidence TEXT --not-executed |\n"
+	  "        --completed STATUS [--body FILE] [--header \"NAME: VALUE\"]... "
+	  "[--receipt RECEIPT]\n"
+	  "        [--generation NUMBER] [--as WHO] [--json]",
+	  "Say how an unknown record has ended. Without --body its retries get 410." },
+	{ "records reconcile", 3, 0, "-c --operation --evidence",
+	  "-c --operation --account --status --evidence --apply --absent-is-proof --as-of --as "
+	  "--json",
+	  cli_records_reconcile,
+	  "records reconcile REPORT -c FILE --operation NAME --evidence TEXT [--apply]\n"
+	  "        [--account ACCOUNT] [--status STATUS] [--absent-is-proof --as-of TIME] "
+	  "[--as WHO] [--json]",
+	  "Compare a provider's report (CSV or JSON lines: key or logical_request_id, status,\n"
+	  "        receipt, body, account) with the ledger; --apply resolves what is "
+	  "unknown." },
 };
 
 static int version(void)
@@ -97,10 +139,10 @@ static const struct command *find(const struct cli_args *args)
 static int run(const struct command *command, const struct cli_args *args)
 {
 	const char *stray = cli_stray(args, command->allowed);
+	const char *missing = NULL;
+	char option[64], why[128];
 
 	if (stray) {
-		char why[128];
-
 		snprintf(why, sizeof(why), "%s does not belong here", stray);
 		return wrong(why, command);
 	}
@@ -108,12 +150,11 @@ static int run(const struct command *command, const struct cli_args *args)
 		return wrong(args->words < command->words ? "a word is missing"
 							  : "there is a word too many",
 			     command);
-	if (strstr(command->needed, "-c") && !args->file && !args->print)
-		return wrong("-c FILE is missing", command);
-	if (strstr(command->needed, "--reason") && (!args->reason || !args->reason[0]))
-		return wrong("--reason TEXT is missing", command);
-	if (strstr(command->needed, "--route") && !args->route)
-		return wrong("--route \"METHOD PATH\" is missing", command);
+	missing = args->print ? NULL : cli_missing(args, command->needed, option);
+	if (missing) {
+		snprintf(why, sizeof(why), "%s is missing", missing);
+		return wrong(why, command);
+	}
 	if (args->as && !args->as[0])
 		return wrong("--as needs a name", command);
 	return command->run(args);

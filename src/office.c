@@ -10,6 +10,7 @@
 #include "office.h"
 
 #include "admin.h"
+#include "admin_ledger.h"
 #include "listener.h"
 #include "log.h"
 #include "sweep.h"
@@ -27,7 +28,8 @@ struct office {
 	struct metrics
 		*apart; /* the admin listener's: its clients are not the metrics' clients */
 	struct listener_handler handler;
-	struct listener *listener; /* NULL: admin.listen is "" */
+	struct listener *listener;   /* NULL: admin.listen is "" */
+	struct admin_ledger *people; /* their questions; NULL: nobody can ask */
 	struct sweep *sweep;
 	struct admin_tokens *tokens;
 	const struct settings *settings;
@@ -118,23 +120,31 @@ static void ready(void *arg, struct admin_check checks[ADMIN_CHECKS])
 	check_routes(office, &checks[4]);
 }
 
-/* No endpoint takes a body; one that comes is swallowed before the answer. */
+static struct admin_view view_of(struct office *office)
+{
+	return (struct admin_view){ .settings = office->settings,
+				    .ledger = office->people,
+				    .draining = atomic_load(&office->draining),
+				    .ready = ready,
+				    .arg = office };
+}
+
 static void head(struct http_request *request, void *arg)
 {
-	(void)arg;
-	listener_read_body(request, 0);
+	struct office *office = arg;
+	struct admin_view view = view_of(office);
+
+	listener_read_body(request, admin_body_max(request, &view, office->tokens));
 }
 
 static void body(struct http_request *request, void *arg)
 {
 	struct office *office = arg;
-	struct admin_view view = { .settings = office->settings,
-				   .draining = atomic_load(&office->draining),
-				   .ready = ready,
-				   .arg = office };
+	struct admin_view view = view_of(office);
 	struct http_answer answer = admin_answer(request, &view, office->tokens);
 
-	listener_answer(request, &answer);
+	if (answer.status)
+		listener_answer(request, &answer);
 }
 
 static void end(struct http_request *request, void *arg)
@@ -230,6 +240,8 @@ static void office_free(struct office *office)
 {
 	const struct settings *posted = atomic_exchange(&office->posted, NULL);
 
+	if (office->people)
+		admin_ledger_free(office->people);
 	if (office->listener)
 		listener_free(office->listener);
 	if (office->sweep)
@@ -260,6 +272,8 @@ struct office *office_start(const struct settings *settings, const struct office
 		office_free(office);
 		return NULL;
 	}
+	if (office->listener)
+		office->people = admin_ledger_new(office->loop, settings);
 	office->sweep = sweep_new(office->loop, office->metrics, settings);
 	failed = pthread_create(&office->thread, NULL, run, office);
 	if (failed) {

@@ -98,6 +98,10 @@ static char *place(struct pg_params *params, int len)
 
 	if (!params->left)
 		begin(params);
+	if (!params->left && len < 0) { /* takes no room, where there may be none yet */
+		params->param[params->n - 1].len = -1;
+		return NULL;
+	}
 	at = buf_reserve(&params->bytes, prefix + width);
 	if (!at)
 		return NULL;
@@ -107,8 +111,6 @@ static char *place(struct pg_params *params, int len)
 	}
 	params->bytes.len += prefix + width;
 	end(params);
-	if (!prefix && len < 0)
-		params->param[params->n - 1].len = -1;
 	return at + prefix;
 }
 

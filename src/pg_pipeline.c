@@ -27,6 +27,11 @@ static const char *const texts[] = {
 #undef QUERY
 };
 
+const char *pg_query_text(enum query query)
+{
+	return texts[query];
+}
+
 static struct pg_transaction *oldest(const struct pg *pg)
 {
 	if (list_empty(&pg->sent))

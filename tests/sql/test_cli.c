@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <sys/wait.h>
 
-static char program[512], config[128], output[65536];
+static char program[512], config[128], output[1 << 20];
 
 static const char settings[] =
 	"ledger = { conninfo = \"host=%s user=onceward dbname=onceward\" }\n"
@@ -45,8 +45,8 @@ static void run(const char *arguments, int code, const char *words)
 	ck_assert_ptr_nonnull(pipe);
 	n = fread(output, 1, sizeof(output) - 1, pipe);
 	output[n] = '\0';
-	ck_assert_msg(WEXITSTATUS(pclose(pipe)) == code, "%s\n%s", arguments, output);
-	ck_assert_msg(strstr(output, words) != NULL, "%s\n%s", arguments, output);
+	ck_assert_msg(WEXITSTATUS(pclose(pipe)) == code, "%s\n%.2000s", arguments, output);
+	ck_assert_msg(strstr(output, words) != NULL, "%s\n%.2000s", arguments, output);
 }
 
 static void set_up(void)
@@ -76,6 +76,20 @@ START_TEST(wrong_usage_is_2_and_says_what_is_wrong)
 		{ "operations adopt pay -c $CONF", "--reason TEXT is missing" },
 		{ "operations adopt pay -c $CONF --reason ''", "--reason TEXT is missing" },
 		{ "operations adopt pay -c $CONF --reason x --as ''", "--as needs a name" },
+		{ "operations stop pay -c $CONF", "--reason TEXT is missing" },
+		{ "operations resume -c $CONF --reason x", "either NAME or --all" },
+		{ "operations resume pay --all -c $CONF --reason x", "either NAME or --all" },
+		{ "records", "no command records" },
+		{ "records show -c $CONF", "a word is missing" },
+		{ "records find k -c $CONF --operation pay", "--account ACCOUNT is missing" },
+		{ "records resolve req_x -c $CONF --completed 201",
+		  "--evidence TEXT is missing" },
+		{ "records reconcile f -c $CONF --evidence x", "--operation NAME is missing" },
+		{ "records reconcile f -c $CONF --evidence x --operation pay --absent-is-proof",
+		  "go together" },
+		{ "records reconcile f -c $CONF --evidence x --operation pay --absent-is-proof "
+		  "--as-of 2026-01-01T00:00:00",
+		  "--as-of: a time like" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
@@ -166,6 +180,72 @@ START_TEST(a_changed_operation_is_adopted_with_a_reason)
 }
 END_TEST
 
+START_TEST(words_of_records_that_mean_nothing_are_told)
+{
+	static const char resolve[] = "records resolve req_aaaaaaaaaaaaaaaaaaaaaaaaaa "
+				      "--evidence x -c $CONF ";
+	static const struct {
+		const char *more, *words;
+		int code;
+	} wrong[] = {
+		{ "", "either --completed STATUS or --not-executed", 2 },
+		{ "--completed 201 --not-executed", "either --completed STATUS", 2 },
+		{ "--completed 2x1", "a number is wanted", 2 },
+		{ "--completed 201 --generation 0", "a number is wanted", 2 },
+		{ "--not-executed --receipt r", "has no --body", 2 },
+		{ "--completed 201 --header x", "NAME: VALUE", 2 },
+		{ "--completed 201", "no id that this ledger has given out", 1 },
+	};
+	char arguments[256];
+
+	scratch_migrate();
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		snprintf(arguments, sizeof(arguments), "%s%s", resolve, wrong[i].more);
+		run(arguments, wrong[i].code, wrong[i].words);
+	}
+	run("records list -c $CONF --state odd", 2, "state is");
+	run("records list -c $CONF --limit 0", 2, "limit is");
+	run("records list -c $CONF --older-than 5", 2, "with its unit");
+	run("records list -c $CONF --cursor x", 2, "not one of this list");
+	run("records list -c $CONF", 0, "none");
+	run("records list -c $CONF --json", 0, "\"next_cursor\": null");
+	run("records show 1234567890123 -c $CONF", 1, "nothing of this record");
+	run("records find k -c $CONF --operation pay --account a", 1, "no record of this key");
+}
+END_TEST
+
+START_TEST(a_report_that_cannot_be_read_changes_nothing)
+{
+	FILE *file = NULL;
+	char name[128];
+
+	scratch_migrate();
+	snprintf(name, sizeof(name), "%s/report", scratch_dir);
+	run("records reconcile /nowhere -c $CONF --evidence x --operation pay", 1,
+	    "/nowhere cannot be opened");
+	file = fopen(name, "w");
+	fputs("key,status\nk,201\n\"open,201\n", file);
+	fclose(file);
+	run("records reconcile $(dirname $CONF)/report -c $CONF --evidence x --operation pay "
+	    "--apply",
+	    1, "line 3: a quote is not closed");
+	file = fopen(name, "w");
+	fputs("key\nk\n", file);
+	fclose(file);
+	run("records reconcile $(dirname $CONF)/report -c $CONF --evidence x --operation pay",
+	    1, "line 2: there is no status");
+	run("records reconcile $(dirname $CONF)/report -c $CONF --evidence x --operation other "
+	    "--status 201",
+	    1, "a key is an account's");
+	run("records reconcile $(dirname $CONF)/report -c $CONF --evidence x --operation pay "
+	    "--status 201",
+	    0, "provider_only");
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.audit WHERE action = "
+					"'reconcile'"),
+			 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cli");
@@ -178,6 +258,8 @@ static Suite *suite(void)
 	tcase_add_test(t, check_prints_what_is_wrong_and_where);
 	tcase_add_test(t, without_tables_or_server_commands_say_what_to_do);
 	tcase_add_test(t, a_changed_operation_is_adopted_with_a_reason);
+	tcase_add_test(t, words_of_records_that_mean_nothing_are_told);
+	tcase_add_test(t, a_report_that_cannot_be_read_changes_nothing);
 	suite_add_tcase(s, t);
 	return s;
 }

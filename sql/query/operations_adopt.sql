@@ -1,0 +1,1 @@
+SELECT onceward.adopt_operation($1::text, $2::text::bytea, $3::text, $4::text, $5::text)::text

@@ -1,0 +1,1 @@
+SELECT operation, identity, record::text FROM onceward.list_operations()

@@ -1,0 +1,338 @@
+"""Records for people: what is unknown is found, looked at and resolved (CONTRACT 6, 15, 17)."""
+import hashlib
+import json
+import os
+import time
+
+from harness import Later, answer, own_postgres, request, together, until
+
+CUT = ("cut",)
+
+
+def tokens(t):
+    """Two tokens, and the settings that name their file."""
+    file = os.path.join(t.directory, "admin.tokens")
+    with open(file, "w", encoding="utf-8") as out:
+        for name, role in (("vera", "viewer"), ("olga", "operator")):
+            out.write(f"{name} {role} {hashlib.sha256(name.encode()).hexdigest()}\n")
+    os.chmod(file, 0o600)
+    return {"admin": {"tokens_file": file}}
+
+
+def ask(gateway, method, target, body=None, who="olga", **more):
+    fields = [("Authorization", f"Bearer {who}")] if who else []
+    if isinstance(body, dict):
+        body = json.dumps(body).encode()
+    return request(gateway.admin_port, method, target, fields, body, timeout=20,
+                   host=f"127.0.0.1:{gateway.admin_port}", **more)
+
+
+def unknown(gateway, upstream, key=None, **more):
+    """A key whose result is not known, and its id."""
+    key = key or gateway.stage.key()
+    upstream.on(key, answer(500))
+    response = gateway.post(key, **more)
+    assert response.request_id, response
+    return key, response.request_id
+
+
+def command(t, gateway, *words):
+    done = t.run(*words, "-c", gateway.file)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_an_unknown_record_is_listed_shown_and_resolved_with_its_response(t):
+    upstream, gateway = t.both(top=tokens(t))
+    key, name = unknown(gateway, upstream)
+    page = ask(gateway, "GET", "/v1/records").json()
+    assert [r["logical_request_id"] for r in page["records"]] == [name], page
+    assert page["records"][0]["state"] == "unknown" and page["next_cursor"] is None
+    record = ask(gateway, "GET", f"/v1/records/{name}").json()
+    assert record["state"] == "unknown" and record["operation"] == "orders.create"
+    assert record["history"][0]["kind"] == "unknown", record
+    body = b'{"id": 17, "total": 1.10}'
+    response = ask(gateway, "POST", f"/v1/records/{name}/resolve",
+                   b'{"outcome": "completed", "status": 201, "generation": 1,'
+                   b' "headers": {"Location": "/v1/orders/17", "Content-Type": "application/json"},'
+                   b' "evidence": "seen in the order book", "receipt": "/v1/orders/17", "body": '
+                   + body + b'}')
+    assert response.status == 200, response
+    assert response.json()["state"] == "completed" and response.json()["source"] == "operator"
+    replay = gateway.post(key)
+    assert (replay.status, replay.body) == (201, body), replay
+    assert replay.field("Location") == "/v1/orders/17" and replay.replayed
+    assert replay.field("Idempotency-Resolved") == "operator"
+    assert upstream.count(key) == 1
+    assert ask(gateway, "GET", "/v1/records").json()["records"] == []
+    audit = t.rows("SELECT who, action, reason FROM onceward.audit")
+    assert audit == [["olga", "resolve", "seen in the order book"]], audit
+
+
+def test_what_was_not_executed_is_free_again(t):
+    upstream, gateway = t.both(top=tokens(t))
+    key, name = unknown(gateway, upstream)
+    response = ask(gateway, "POST", f"/v1/records/{name}/resolve",
+                   {"outcome": "not_executed", "evidence": "no such order"})
+    assert response.status == 200 and response.json()["state"] == "released", response
+    upstream.on(key, answer(201))
+    assert gateway.post(key).status == 201 and upstream.count(key) == 2
+
+
+def test_without_a_body_a_resolved_record_is_410_with_its_status(t):
+    upstream, gateway = t.both()
+    key, name = unknown(gateway, upstream)
+    code, out, _ = command(t, gateway, "records", "resolve", name, "--completed", "201",
+                           "--evidence", "the bank says so", "--header", "Location: /v1/orders/3")
+    assert code == 0 and "completed" in out, out
+    response = gateway.post(key)
+    assert (response.status, response.code) == (410, "idempotency_result_not_retained"), response
+    assert response.json()["original_status"] == 201 and upstream.count(key) == 1
+
+
+def test_commands_work_while_no_gateway_runs(t):
+    upstream, gateway = t.both()
+    key, name = unknown(gateway, upstream)
+    gateway.term()
+    gateway.process.wait(10)
+    code, out, _ = command(t, gateway, "records", "list", "--json")
+    assert code == 0 and json.loads(out)["records"][0]["logical_request_id"] == name
+    code, out, _ = command(t, gateway, "records", "find", key, "--operation", "orders.create",
+                           "--account", "public", "--json")
+    assert code == 0 and json.loads(out)["logical_request_id"] == name
+    assert key not in out
+    code, out, _ = command(t, gateway, "records", "show", name, "--reveal", "--json")
+    assert code == 0 and json.loads(out)["key"] == key
+    file = os.path.join(t.directory, "body")
+    with open(file, "wb") as body:
+        body.write(b"\x00bytes\xff")
+    code, out, error = command(t, gateway, "records", "resolve", name, "--completed", "200",
+                               "--evidence", "seen", "--body", file, "--as", "ada",
+                               "--header", "Content-Type: application/octet-stream")
+    assert code == 0, error
+    gateway.start()
+    replay = gateway.post(key)
+    assert (replay.status, replay.body) == (200, b"\x00bytes\xff") and upstream.count(key) == 1
+    assert t.rows("SELECT who, action FROM onceward.audit WHERE action = 'resolve'") == [["ada", "resolve"]]
+
+
+def test_what_may_not_be_resolved_is_refused_with_what_stands_there(t):
+    upstream, gateway = t.both(top=tokens(t))
+    done = gateway.post(t.key())
+    final = {"outcome": "completed", "status": 201, "evidence": "x"}
+    response = ask(gateway, "POST", f"/v1/records/{done.request_id}/resolve", final)
+    assert (response.status, response.code) == (409, "record_conflict"), response
+    assert response.json()["state"] == "completed" and response.json()["source"] == "attempt"
+    key = t.key()
+    gate = upstream.gate(key)
+    under_way = Later(lambda: gateway.post(key))
+    gate.arrived()
+    flying = gateway.post(key).request_id
+    response = ask(gateway, "POST", f"/v1/records/{flying}/resolve",
+                   {"outcome": "not_executed", "evidence": "x"})
+    assert response.status == 409 and response.json()["state"] == "in_flight", response
+    assert response.json()["lease_until"]
+    gate.open()
+    assert under_way.result().status == 201
+    _, name = unknown(gateway, upstream)
+    assert ask(gateway, "POST", f"/v1/records/{name}/resolve", {**final, "generation": 2}).status == 409
+    for wrong in ({"status": 201}, {**final, "outcome": "perhaps"}, {**final, "status": 42},
+                  {**final, "evidence": ""}, {"outcome": "completed", "status": 201},
+                  {**final, "headers": {"Set-Cookie": "a=b"}}, {**final, "headers": {"X-Own": "a"}},
+                  {**final, "headers": {"Location": "a\r\nb: c"}}, {**final, "receit": "typo"},
+                  {**final, "body": 17}, {**final, "body_base64": "?"}, {**final, "status": 204, "body": "x"},
+                  {"outcome": "not_executed", "status": 201, "evidence": "x"},
+                  b"{", b"[]", b""):
+        response = ask(gateway, "POST", f"/v1/records/{name}/resolve", wrong)
+        assert response.status == 400 and response.code, (wrong, response)
+    for nobody in ("req_aaaaaaaaaaaaaaaaaaaaaaaaaa", "req_x", "17"):
+        response = ask(gateway, "POST", f"/v1/records/{nobody}/resolve", final)
+        assert (response.status, response.code) == (404, "record_not_found"), response
+    assert ask(gateway, "GET", f"/v1/records/{name}").json()["state"] == "unknown"
+
+
+def test_an_operators_word_can_be_amended_and_an_answer_cannot(t):
+    upstream, gateway = t.both(top=tokens(t))
+    key, name = unknown(gateway, upstream)
+    one = {"outcome": "completed", "status": 201, "evidence": "first", "body": "one"}
+    assert ask(gateway, "POST", f"/v1/records/{name}/resolve", one).status == 200
+    assert gateway.post(key).body == b"one"
+    two = {**one, "body": "two", "evidence": "second"}
+    assert ask(gateway, "POST", f"/v1/records/{name}/resolve", two).status == 200
+    assert gateway.post(key).body == b"two" and upstream.count(key) == 1
+    assert len(ask(gateway, "GET", f"/v1/records/{name}").json()["history"]) == 3
+
+
+def test_only_one_of_many_resolvers_wins(t):
+    upstream, gateway = t.both(top=tokens(t))
+    for _ in range(5):
+        key, name = unknown(gateway, upstream)
+        results = together([lambda i=i: ask(
+            gateway, "POST", f"/v1/records/{name}/resolve",
+            {"outcome": "completed", "status": 201, "body": f"{i}", "evidence": "x", "generation": 1})
+            for i in range(8)])
+        assert all(r.status in (200, 409) for r in results), results
+        # amendments of one another are allowed; the last one stands
+        assert gateway.post(key).body.decode() in {str(i) for i in range(8)}
+        kinds = [h["kind"] for h in ask(gateway, "GET", f"/v1/records/{name}").json()["history"]]
+        assert kinds.count("completed") == sum(r.status == 200 for r in results), kinds
+
+
+def test_nothing_is_shown_or_changed_without_a_token_for_it(t):
+    upstream, gateway = t.both(top=tokens(t))
+    _, name = unknown(gateway, upstream)
+    for target in ("/v1/records", f"/v1/records/{name}", "/v1/operations"):
+        assert ask(gateway, "GET", target, who=None).status == 401
+        assert ask(gateway, "GET", target, who="vera").status == 200
+        assert ask(gateway, "POST", target, b"{}").status == 405
+    for target in (f"/v1/records/{name}/resolve", "/v1/operations/orders.create/stop"):
+        assert ask(gateway, "POST", target, {"reason": "x"}, who="vera").status == 403
+    assert ask(gateway, "GET", f"/v1/records/{name}?reveal=1", who="vera").status == 403
+    shown = ask(gateway, "GET", f"/v1/records/{name}?reveal=1").json()
+    assert shown["account"] == "public"
+    assert t.rows("SELECT who, action, about FROM onceward.audit") == [["olga", "reveal", name]]
+    bare = t.gateway(upstream)
+    response = bare.admin("/v1/records")
+    assert response.status == 403 and "admin.tokens_file" in response.json()["detail"]
+    assert bare.admin("/metrics").status == 200
+
+
+def test_pages_of_records_go_on_where_the_last_one_ended(t):
+    upstream, gateway = t.both(top=tokens(t))
+    names = [unknown(gateway, upstream)[1] for _ in range(7)]
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = ask(gateway, "GET", f"/v1/records?limit=3&operation=orders.create&cursor={cursor}").json()
+        seen += [r["logical_request_id"] for r in page["records"]]
+        cursor = page["next_cursor"]
+    assert seen == names, (seen, names)
+    first = ask(gateway, "GET", "/v1/records?limit=3").json()["next_cursor"]
+    flipped = ("B" if first[0] != "B" else "C") + first[1:]
+    for query in (f"cursor={flipped}", f"cursor={first}&state=unknown", f"cursor={first}&account=x",
+                  "cursor=x", "limit=0", "limit=1001", "limit=x", "older_than=5", "state=odd", "stat=x",
+                  "limit=1&limit=2", "operation=%ff%", "reveal=2"):
+        response = ask(gateway, "GET", f"/v1/records?{query}")
+        assert response.status == 400 and response.code == "admin_request_invalid", (query, response)
+    assert ask(gateway, "GET", "/v1/records?older_than=1h").json()["records"] == []
+    for _ in range(3):
+        gateway.post(t.key())
+    completed = ask(gateway, "GET", "/v1/records?state=completed&limit=2").json()
+    assert len(completed["records"]) == 2
+    rest = ask(gateway, "GET", f"/v1/records?state=completed&limit=5&cursor={completed['next_cursor']}").json()
+    assert len(rest["records"]) == 1, rest
+
+
+def test_what_is_in_flight_is_listed(t):
+    upstream, gateway = t.both(top=tokens(t))
+    key = t.key()
+    gate = upstream.gate(key)
+    under_way = Later(lambda: gateway.post(key))
+    gate.arrived()
+    page = ask(gateway, "GET", "/v1/records?state=in_flight").json()
+    assert [r["state"] for r in page["records"]] == ["in_flight"], page
+    gate.open()
+    under_way.result()
+    assert ask(gateway, "GET", "/v1/records?state=in_flight").json()["records"] == []
+
+
+def test_a_record_is_found_by_its_key(t):
+    upstream, gateway = t.both(top=tokens(t))
+    key = t.key()
+    name = gateway.post(key).request_id
+    who = {"account": "public", "operation": "orders.create", "key": key}
+    found = ask(gateway, "POST", "/v1/records/find", who, who="vera")
+    assert found.status == 200 and found.json()["logical_request_id"] == name
+    assert key.encode() not in found.body and b"public" not in found.body
+    assert ask(gateway, "POST", "/v1/records/find", {**who, "key": "other"}).status == 404
+    assert ask(gateway, "POST", "/v1/records/find", {"key": key}).status == 400
+
+
+@own_postgres
+def test_with_postgresql_away_people_are_told_so(t):
+    upstream, gateway = t.both(top=tokens(t))
+    _, name = unknown(gateway, upstream)
+    t.postgres.stop()
+    response = until(lambda: (lambda r: r if r.status != 200 else None)(ask(gateway, "GET", "/v1/records")), 10)
+    assert (response.status, response.code) == (503, "ledger_unavailable"), response
+    t.postgres.start()
+    until(lambda: ask(gateway, "GET", f"/v1/records/{name}").status == 200, 15, "the ledger being back")
+
+
+def test_a_report_settles_what_is_unknown(t):
+    upstream, gateway = t.both()
+    keys = [unknown(gateway, upstream)[0] for _ in range(4)]
+    settled = t.key()
+    gateway.post(settled)
+    file = os.path.join(t.directory, "report.csv")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("key,status,receipt,body\r\n")
+        out.write(f'{keys[0]},201,r-1,"{{""id"": ""one, and more""}}"\r\n')
+        out.write(f"{keys[1]},201,r-2,\r\n{settled},201,,\r\nnobody-knows,201,r-9,\r\n")
+    reconcile = ("records", "reconcile", file, "--operation", "orders.create", "--evidence",
+                 "report of May", "--json")
+    code, out, error = command(t, gateway, *reconcile)
+    assert code == 0, error
+    counts = {"unknown": 2, "same": 1, "provider_only": 1, "ledger_only": 2}
+    assert json.loads(out)["counts"] == counts and not json.loads(out)["applied"]
+    assert gateway.post(keys[0]).code == "idempotency_result_unknown", "a dry run"
+    code, out, error = command(t, gateway, *reconcile, "--apply")
+    assert code == 0 and json.loads(out)["counts"] == counts, error
+    replay = gateway.post(keys[0])
+    assert (replay.status, replay.body) == (201, b'{"id": "one, and more"}'), replay
+    assert gateway.post(keys[1]).status == 410
+    code, out, _ = command(t, gateway, *reconcile, "--apply")
+    assert json.loads(out)["counts"] == {"same": 3, "provider_only": 1, "ledger_only": 2}, out
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 0))
+    time.sleep(1.1)
+    code, out, error = command(t, gateway, *reconcile, "--apply", "--absent-is-proof", "--as-of",
+                               time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    assert code == 0 and json.loads(out)["counts"]["absent"] == 2, (out, error, now)
+    upstream.on(keys[2], answer(201))
+    assert gateway.post(keys[2]).status == 201 and upstream.count(keys[2]) == 2
+    assert [r[0] for r in t.rows("SELECT action FROM onceward.audit ORDER BY id")] == \
+        ["resolve", "resolve", "reconcile", "reconcile", "resolve", "resolve", "reconcile"]
+
+
+def test_doubles_in_a_report_are_told_and_left_alone(t):
+    upstream, gateway = t.both()
+    keys = [unknown(gateway, upstream)[0] for _ in range(3)]
+    file = os.path.join(t.directory, "report.jsonl")
+    with open(file, "w", encoding="utf-8") as out:
+        for key, receipt in ((keys[0], "r-1"), (keys[1], "r-1"), (keys[2], "r-2"), (keys[2], "r-3")):
+            out.write(json.dumps({"key": key, "status": 201, "receipt": receipt}) + "\n")
+    code, out, _ = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
+                           "--evidence", "x", "--json", "--apply")
+    counts = json.loads(out)["counts"]
+    assert code == 1 and counts["doubled_receipt"] == 2 and counts["doubled_key"] == 2, counts
+    for key in keys:
+        assert gateway.post(key).code == "idempotency_result_unknown"
+
+
+def test_a_report_of_thousands_is_applied_in_steps(t):
+    upstream, gateway = t.both()
+    first = unknown(gateway, upstream)[0]
+    t.rows("""
+        WITH one AS (SELECT * FROM onceward.op LIMIT 1), more AS (
+          INSERT INTO onceward.op SELECT op_id + 4096 * n::bigint + 4194304, expires_on, md5(n::text)::uuid, created_at,
+            lease_until - interval '1 minute', account, operation, ('k' || n)::bytea, gateway, settings
+          FROM one, generate_series(1, 2000) AS n RETURNING *),
+        keys AS (INSERT INTO onceward.key SELECT md5(convert_from(key, 'UTF8'))::uuid, op_id, now() + interval '1 day',
+            now() + interval '30 days', '', '', 0, 0 FROM more)
+        INSERT INTO onceward.attention (created_at, op_id, expires_on, state, slot, key_hash, account, operation, key, cause)
+        SELECT created_at, op_id, expires_on, 1, 0, key_hash, account, operation, key, 'lease ran out' FROM more""")
+    code, out, _ = command(t, gateway, "records", "list", "--limit", "1000", "--json", "--state", "unknown")
+    page = json.loads(out)
+    names = [r["logical_request_id"] for r in page["records"]]
+    code, out, _ = command(t, gateway, "records", "list", "--limit", "1000", "--json", "--state", "unknown",
+                           "--cursor", page["next_cursor"])
+    names += [r["logical_request_id"] for r in json.loads(out)["records"]]
+    assert len(set(names)) == 2000, len(names)
+    file = os.path.join(t.directory, "report.csv")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("logical_request_id,receipt\n")
+        out.writelines(f"{name},r-{i}\n" for i, name in enumerate(names))
+    done = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
+                   "--status", "201", "--evidence", "x", "--apply", "--json")
+    assert done[0] == 0 and json.loads(done[1])["counts"]["unknown"] == 2000, done
+    assert "2000 of 2000" in done[2], done[2]
+    assert t.rows("SELECT count(*) FROM onceward.audit") == [["2001"]]
+    assert first
