@@ -3,8 +3,8 @@
  * and an answer in, a verdict out.
  */
 #pragma once
-#include "http.h"
 #include "settings.h"
+#include "upstream.h"
 
 enum lookup_verdict {
 	LOOKUP_FOUND,     /* it was done */
@@ -24,6 +24,5 @@ struct lookup_result {
 	struct http_fields fields; /* Location, where the route says where it stands */
 	struct span receipt;       /* empty: none */
 };
-struct lookup_result lookup_result_of(struct arena *arena,
-				      const struct idempotency_settings *idempotency,
-				      const struct http_answer *answer);
+struct lookup_result lookup_result_of(const struct idempotency_settings *idempotency,
+				      const struct upstream_call *call); /* in its arena */

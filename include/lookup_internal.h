@@ -1,5 +1,6 @@
 /* What the files of the lookups share; nobody else includes it. */
 #pragma once
+#include "conclude.h"
 #include "lookup.h"
 #include "lookup_answer.h"
 #include "pg.h"
@@ -45,7 +46,7 @@ struct lookup_ask {
 	char request_id[REQUEST_ID_BYTES];
 	bool control, calling;
 	enum lookup_verdict verdict;
-	int kind; /* of what is concluded; 0: nothing is */
+	enum conclude_kind kind; /* what is concluded */
 	struct upstream_call call;
 	struct pg_transaction transaction;
 };
@@ -71,7 +72,7 @@ struct lookup {
 	struct pg_params params;
 	enum lookup_job job;
 	bool busy;
-	bool more; /* there was more than what could be taken */
+	bool more;                     /* there was more than what could be taken */
 	struct lookup_target *sampled; /* CONTROL: for this one */
 	int64_t sent_ms, not_before_ms;
 	char failure[256]; /* that the log has spoken of */
@@ -94,6 +95,8 @@ void lookup_ask_record(struct lookup *lookup, struct lookup_target *target,
 /* From the row of lookup_control. */
 void lookup_ask_control(struct lookup *lookup, struct lookup_target *target,
 			const struct pg_rows *rows);
+/* Where its call is under way, that ends. */
+void lookup_ask_give_up(struct lookup_ask *ask);
 
 /* lookup_control.c */
 bool lookup_control_fresh(const struct lookup *lookup, const struct lookup_target *target);

@@ -98,8 +98,8 @@ static void targets_make(struct lookup *lookup)
 		const struct route *route = &settings->routes[i];
 		struct lookup_target *target = NULL;
 
-		if (!looked_up(route) || find(lookup->targets, lookup->n_targets,
-					      route->idempotency->operation))
+		if (!looked_up(route) ||
+		    find(lookup->targets, lookup->n_targets, route->idempotency->operation))
 			continue;
 		target = find(old, n_old, route->idempotency->operation);
 		target = target ? target_kept(target)
@@ -179,7 +179,7 @@ static void add_targets(struct lookup *lookup)
 
 	pg_array(params, PG_BYTEA, n);
 	for (size_t i = 0; i < n; i++)
-		pg_add_bytes(params, PG_BYTEA, span_of(in_turn(lookup, i)->operation));
+		pg_add_bytes(params, span_of(in_turn(lookup, i)->operation));
 	pg_array(params, PG_INT8, n);
 	for (size_t i = 0; i < n; i++)
 		pg_add_int(params, PG_INT8, lookup_lease_ms(in_turn(lookup, i)->route));
@@ -297,11 +297,13 @@ struct lookup *lookup_new(struct loop *loop, struct metrics *metrics,
 void lookup_free(struct lookup *lookup)
 {
 	lookup->ending = true;
-	if (lookup->pg)
-		pg_free(lookup->pg);
+	upstreams_run(lookup->upstreams);
 	for (size_t i = 0; i < LOOKUP_ASKS; i++)
 		lookup_ask_give_up(&lookup->asks[i]);
+	upstreams_run(lookup->upstreams);
 	upstreams_free(lookup->upstreams);
+	if (lookup->pg)
+		pg_free(lookup->pg);
 	loop_timer_stop(lookup->loop, &lookup->timer);
 	pg_params_fini(&lookup->params);
 	targets_drop(lookup->targets, lookup->n_targets);

@@ -1,14 +1,14 @@
 /*
  * Judges answers to lookups; see lookup_answer.h. A found status whose document does not fulfil
  * found_when says that something is there and not what was hoped for: nothing is concluded from
- * that. A receipt is put through the same door as one of the operation's own answers, so that the
- * two are equal where they name the same thing.
+ * that. A receipt is brought into the same normal form as those of the operation's own answers, so
+ * that the two are equal where they name the same thing.
  */
 #include "lookup_answer.h"
 
-#include "json_find.h"
-#include "json_text.h"
-#include "outcome.h"
+#include "condition.h"
+#include "forward.h"
+#include "receipt.h"
 
 /* Statuses by which servers say that they cannot answer now. */
 static bool unwell(unsigned status)
@@ -23,70 +23,51 @@ enum lookup_verdict lookup_judge(const struct recovery_settings *recovery,
 		return LOOKUP_NOT_FOUND;
 	if (!recovery->found_of[answer->status])
 		return unwell(answer->status) ? LOOKUP_FAILED : LOOKUP_ODD;
-	if (recovery->pending_when.place &&
-	    condition_holds(&recovery->pending_when, answer->body))
+	if (recovery->pending_when.place && condition_holds(&recovery->pending_when, answer))
 		return LOOKUP_PENDING;
-	if (recovery->found_when.place && !condition_holds(&recovery->found_when, answer->body))
+	if (recovery->found_when.place && !condition_holds(&recovery->found_when, answer))
 		return LOOKUP_PENDING;
 	return LOOKUP_FOUND;
 }
 
-/* The text or integer at that place of the body; empty: there is none. */
-static struct span value_at(struct arena *arena, const struct canonical_rules *place,
-			    struct span body)
-{
-	struct span value, text = { NULL, 0 };
-	enum json_scalar kind = JSON_NONE;
-
-	if (!place || !json_valid(body) || !json_find(place, body, &value))
-		return text;
-	kind = json_scalar(arena, value, &text);
-	return kind == JSON_TEXT || kind == JSON_INTEGER ? text : (struct span){ NULL, 0 };
-}
-
-/* As the route's own receipts are taken, from a field of that name. */
-static struct span as_receipt(struct arena *arena,
-			      const struct idempotency_settings *idempotency,
-			      struct span value)
+/* Does the route take its receipts from Location? */
+static bool by_location(const struct idempotency_settings *idempotency)
 {
 	const struct source *at = idempotency->response.receipt_at;
-	struct http_field field;
-	struct http_answer as = { .fields = { &field, 1 } };
 
-	if (!at || !at->header.at)
-		return value;
-	field = (struct http_field){ at->header, value };
-	return receipt_of(arena, idempotency, &as);
+	return at && at->header.at && http_same_name(at->header, SPAN("Location"));
 }
 
-static struct span receipt_found(struct arena *arena,
-				 const struct idempotency_settings *idempotency,
-				 const struct http_answer *answer, struct span location)
+/* As in the operation's own answers: relative where it names the upstream itself, whom no client can
+ * reach. Empty: there is none. */
+static struct span location_of(const struct recovery_settings *recovery,
+			       const struct upstream_call *call)
 {
-	const struct source *at = idempotency->response.receipt_at;
-	struct span value = value_at(arena, idempotency->recovery.receipt_at, answer->body);
+	struct http_field field = { SPAN("Location"),
+				    receipt_text(call->arena, recovery->location_at,
+						 &call->answer) };
+	struct upstream_call as = { .arena = call->arena,
+				    .upstream = call->upstream,
+				    .answer.fields = { &field, 1 } };
 
-	if (value.len > 0)
-		return as_receipt(arena, idempotency, value);
-	if (location.len > 0 && at && at->header.at &&
-	    http_same_name(at->header, SPAN("Location")))
-		return as_receipt(arena, idempotency, location);
-	return (struct span){ NULL, 0 };
+	if (field.value.len == 0 || !http_field_value(field.value))
+		return (struct span){ NULL, 0 };
+	return forward_answer(&as).fields.at[0].value;
 }
 
-struct lookup_result lookup_result_of(struct arena *arena,
-				      const struct idempotency_settings *idempotency,
-				      const struct http_answer *answer)
+struct lookup_result lookup_result_of(const struct idempotency_settings *idempotency,
+				      const struct upstream_call *call)
 {
-	struct span location =
-		value_at(arena, idempotency->recovery.location_at, answer->body);
-	struct lookup_result result = { .status = idempotency->recovery.result_status };
+	const struct recovery_settings *recovery = &idempotency->recovery;
+	struct span location = location_of(recovery, call);
+	struct span receipt = receipt_text(call->arena, recovery->receipt_at, &call->answer);
+	struct lookup_result result = { .status = recovery->result_status };
 
-	result.fields.at = arena_alloc(arena, sizeof(*result.fields.at));
-	if (location.len > 0 && http_field_value(location))
+	result.fields.at = arena_alloc(call->arena, sizeof(*result.fields.at));
+	if (location.len > 0)
 		http_add(&result.fields, SPAN("Location"), location);
-	else
-		location = (struct span){ NULL, 0 };
-	result.receipt = receipt_found(arena, idempotency, answer, location);
+	if (receipt.len == 0 && by_location(idempotency))
+		receipt = location;
+	result.receipt = receipt.len ? receipt_normal(call->arena, receipt) : receipt;
 	return result;
 }

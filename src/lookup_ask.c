@@ -20,15 +20,12 @@
 
 #include <assert.h>
 
-#define BACKOFF_MS      1000
-#define BACKOFF_MAX_MS  60000
-#define SOON_MS         1000
-#define SLACK_MS        20 /* so that a time has passed when it is looked at */
-#define FIELDS_ADDED    4U
-#define KIND_COMPLETED  2
-#define KIND_RELEASED   4
-#define SOURCE_LOOKUP   1
-#define STATUS_MAX      600U
+#define BACKOFF_MS     1000
+#define BACKOFF_MAX_MS 60000
+#define SOON_MS        1000
+#define SLACK_MS       20 /* so that a time has passed when it is looked at */
+#define FIELDS_ADDED   4U
+#define STATUS_MAX     600U
 
 /* How lookup_return takes what was not found. */
 enum { FORGET = -1, SAYS_NOTHING = 0, COUNTS = 1 };
@@ -70,7 +67,17 @@ static struct lookup_ask *ask_new(struct lookup *lookup, struct lookup_target *t
 	return ask;
 }
 
-/* The route's own fields come behind ours; a Host of theirs replaces it. */
+/* Fields that frame a message are the codec's; answers are wanted as they are. */
+static bool ours(struct span name)
+{
+	const struct http_fields none = { NULL, 0 };
+
+	return http_hop_by_hop(&none, name) || http_same_name(name, SPAN("Content-Length")) ||
+	       http_same_name(name, SPAN("Expect")) ||
+	       http_same_name(name, SPAN("Accept-Encoding"));
+}
+
+/* Those of headers_file, and ours; a Host or User-Agent of theirs replaces ours. */
 static struct http_fields fields_of(struct lookup_ask *ask, const struct route *route)
 {
 	const struct http_fields *more = &ask->idempotency->recovery.headers;
@@ -81,7 +88,8 @@ static struct http_fields fields_of(struct lookup_ask *ask, const struct route *
 	if (!http_find(more, SPAN("Host"), NULL))
 		http_add(&out, SPAN("Host"), span_of(route->upstream->server[0].host));
 	for (size_t i = 0; i < more->n; i++)
-		http_add(&out, more->at[i].name, more->at[i].value);
+		if (!ours(more->at[i].name))
+			http_add(&out, more->at[i].name, more->at[i].value);
 	http_add(&out, SPAN("Accept-Encoding"), SPAN("identity"));
 	if (!http_find(more, SPAN("User-Agent"), NULL))
 		http_add(&out, SPAN("User-Agent"), SPAN("onceward/" ONCEWARD_VERSION));
@@ -109,8 +117,7 @@ static bool call_begin(struct lookup_ask *ask, const struct route *route)
 		return false;
 	call->fields = fields_of(ask, route);
 	call->answer_max = (size_t)ask->idempotency->response.max_body;
-	call->start_by_ms =
-		lookup->sent_ms + lookup_lease_ms(route) - route->upstream->timeout;
+	call->start_by_ms = lookup->sent_ms + lookup_lease_ms(route) - route->upstream->timeout;
 	call->done = asked;
 	ask->calling = true;
 	upstream_send(lookup->upstreams, call);
@@ -135,8 +142,7 @@ static bool counts(const struct lookup_ask *ask)
 {
 	return ask->verdict == LOOKUP_NOT_FOUND &&
 	       ask->idempotency->recovery.not_found_after > 0 &&
-	       ask->record.lease_left_ms == 0 &&
-	       lookup_control_fresh(ask->lookup, ask->target);
+	       ask->record.lease_left_ms == 0 && lookup_control_fresh(ask->lookup, ask->target);
 }
 
 /* When to ask again: with growing gaps, but at the moment when a "not found" would decide. */
@@ -151,8 +157,8 @@ static int64_t due_ms(const struct lookup_ask *ask)
 		return sooner(gap, ask->record.lease_left_ms);
 	if (!counts(ask))
 		return gap < SOON_MS || ask->target->control_missing ? gap : SOON_MS;
-	return sooner(gap, ask->record.not_found_ms < 0 ? after
-							: after - ask->record.not_found_ms);
+	return sooner(gap,
+		      ask->record.not_found_ms < 0 ? after : after - ask->record.not_found_ms);
 }
 
 static void send_return(struct lookup_ask *ask)
@@ -170,71 +176,30 @@ static void send_return(struct lookup_ask *ask)
 	pg_send(lookup->pg, QUERY_lookup_return, &lookup->params);
 }
 
-static void add_whose(struct lookup_ask *ask, struct pg_params *params)
-{
-	const struct lookup_record *record = &ask->record;
-
-	pg_add_int(params, PG_INT8, record->op_id);
-	pg_add_int(params, PG_DATE, record->day);
-	pg_add_bytes(params, PG_UUID, record->key_hash);
-	pg_add_bytes(params, PG_BYTEA, record->account);
-	pg_add_bytes(params, PG_BYTEA, span_of(ask->target->operation));
-	pg_add_bytes(params, PG_BYTEA, record->key);
-	pg_add_int(params, PG_INT2, record->generation);
-	pg_add_int(params, PG_INT2, SOURCE_LOOKUP);
-	pg_add_int(params, PG_INT2, ask->kind);
-}
-
-/* "name: value" lines, as rows have them. */
-static struct span lines_of(struct arena *arena, const struct http_fields *fields)
-{
-	struct span lines = SPAN("");
-
-	for (size_t i = 0; i < fields->n; i++)
-		lines = arena_format(arena, "%.*s%.*s: %.*s\r\n", (int)lines.len, lines.at,
-				     (int)fields->at[i].name.len, fields->at[i].name.at,
-				     (int)fields->at[i].value.len, fields->at[i].value.at);
-	return lines;
-}
-
-static void add_result(struct lookup_ask *ask, struct pg_params *params)
-{
-	struct lookup_result result =
-		lookup_result_of(ask->arena, ask->idempotency, &ask->call.answer);
-
-	pg_add_int(params, PG_INT2, result.status);
-	pg_add_bytes(params, PG_BYTEA, lines_of(ask->arena, &result.fields));
-	pg_add_bytes(params, PG_BYTEA, SPAN(""));
-	if (result.receipt.len > 0)
-		pg_add_bytes(params, PG_BYTEA, result.receipt);
-	else
-		pg_add_null(params);
-	pg_add_bytes(params, PG_BYTEA, SPAN("a lookup found it"));
-}
-
-static void add_nothing(struct pg_params *params)
-{
-	for (int i = 0; i < 4; i++)
-		pg_add_null(params);
-	pg_add_bytes(params, PG_BYTEA, SPAN("lookups did not find it"));
-}
-
 static void send_conclude(struct lookup_ask *ask)
 {
-	struct lookup *lookup = ask->lookup;
-	struct pg_params *params = &lookup->params;
+	const struct lookup_record *record = &ask->record;
+	struct lookup_result result = { 0 };
+	struct conclusion as = { .op_id = record->op_id,
+				 .day = record->day,
+				 .generation = record->generation,
+				 .key_hash = record->key_hash,
+				 .account = record->account,
+				 .key = record->key,
+				 .idempotency = ask->idempotency,
+				 .source = CONCLUDE_LOOKUP,
+				 .kind = ask->kind,
+				 .note = "lookups did not find it",
+				 .writer = ask->lookup->writer };
 
-	pg_params_clear(params);
-	add_whose(ask, params);
-	if (ask->kind == KIND_COMPLETED)
-		add_result(ask, params);
-	else
-		add_nothing(params);
-	pg_add_int(params, PG_INT8, ask->idempotency->retention);
-	pg_add_int(params, PG_INT8, ask->idempotency->tombstone);
-	pg_add_int(params, PG_INT8, lookup->writer);
-	pg_add_int(params, PG_INT2, ask->idempotency->response.receipt_unique);
-	pg_send(lookup->pg, QUERY_lookup_conclude, params);
+	if (ask->kind == CONCLUDE_COMPLETED) {
+		result = lookup_result_of(ask->idempotency, &ask->call);
+		as.status = result.status;
+		as.fields = result.fields;
+		as.receipt = result.receipt;
+		as.note = "a lookup found it";
+	}
+	conclude_send(ask->lookup->pg, &ask->lookup->params, &as);
 }
 
 /* What the asking makes of the record, and the lease given back. Ends in told(). */
@@ -247,10 +212,10 @@ static void tell(struct lookup_ask *ask)
 		return;
 	}
 	if (ask->verdict == LOOKUP_FOUND)
-		ask->kind = KIND_COMPLETED;
+		ask->kind = CONCLUDE_COMPLETED;
 	else if (counts(ask) &&
 		 ask->record.not_found_ms >= ask->idempotency->recovery.not_found_after)
-		ask->kind = KIND_RELEASED;
+		ask->kind = CONCLUDE_RELEASED;
 	pg_begin(lookup->pg, &ask->transaction);
 	if (ask->kind)
 		send_conclude(ask);
@@ -260,10 +225,10 @@ static void tell(struct lookup_ask *ask)
 
 static void log_concluded(const struct lookup_ask *ask, int64_t result)
 {
-	const char *what = ask->kind == KIND_COMPLETED ? "found: it is completed"
-						       : "not found again: its key is free";
+	const char *what = ask->kind == CONCLUDE_COMPLETED ? "found: it is completed"
+							   : "not found again: its key is free";
 
-	if (result == 1)
+	if (result == CONCLUDE_SETTLED)
 		log_info("lookup", "%s: %s %s", ask->target->operation, ask->request_id, what);
 	else
 		log_info("lookup", "%s: %s was settled by somebody else meanwhile (%d)",
@@ -281,11 +246,17 @@ static void told(struct pg_transaction *transaction)
 	if (transaction->outcome == PG_COMMITTED && ask->kind) {
 		result = pg_int(transaction->rows[0], 0, 0);
 		log_concluded(ask, result);
-		if (result == 1 && ask->kind == KIND_RELEASED)
+		if (result == CONCLUDE_SETTLED && ask->kind == CONCLUDE_RELEASED)
 			metrics_add(ask->lookup->metrics, METRIC_lookups_total, LOOKED_RELEASED,
 				    1);
 	}
 	ask_end(ask);
+}
+
+void lookup_ask_give_up(struct lookup_ask *ask)
+{
+	if (ask->target && ask->calling)
+		upstream_cancel(&ask->call, "the gateway ends");
 }
 
 /* What keeps lookups from saying anything is said once. */
@@ -298,7 +269,8 @@ static void log_trouble(struct lookup_ask *ask)
 	int what = answered ? (int)call->answer.status : (int)(STATUS_MAX + call->end);
 
 	if (odd && what != target->said && answered)
-		log_warning("lookup", "%s: lookups are answered with status %u, which is "
+		log_warning("lookup",
+			    "%s: lookups are answered with status %u, which is "
 			    "neither in recovery.found nor in not_found",
 			    target->operation, call->answer.status);
 	else if (odd && what != target->said)
@@ -319,7 +291,7 @@ static enum lookup_verdict verdict_of(const struct lookup_ask *ask)
 static void count(struct lookup_ask *ask)
 {
 	static const enum metrics_looked results[] = {
-		[LOOKUP_FOUND] = LOOKED_FOUND,   [LOOKUP_PENDING] = LOOKED_PENDING,
+		[LOOKUP_FOUND] = LOOKED_FOUND,         [LOOKUP_PENDING] = LOOKED_PENDING,
 		[LOOKUP_NOT_FOUND] = LOOKED_NOT_FOUND, [LOOKUP_ODD] = LOOKED_FAILED,
 		[LOOKUP_FAILED] = LOOKED_FAILED,
 	};
@@ -344,6 +316,10 @@ static void asked(struct upstream_call *call)
 	struct lookup_ask *ask = container_of(call, struct lookup_ask, call);
 
 	ask->calling = false;
+	if (ask->lookup->ending) {
+		ask_end(ask);
+		return;
+	}
 	ask->verdict = verdict_of(ask);
 	log_trouble(ask);
 	if (!ask->control) {

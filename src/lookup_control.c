@@ -35,8 +35,7 @@ static struct lookup_target *due(const struct lookup *lookup)
 		struct lookup_target *target = lookup->targets[i];
 
 		if ((target->control_wanted || target->control_failing) &&
-		    !target->control_asking &&
-		    loop_now(lookup->loop) >= target->control_due_ms)
+		    !target->control_asking && loop_now(lookup->loop) >= target->control_due_ms)
 			return target;
 	}
 	return NULL;
@@ -62,7 +61,7 @@ bool lookup_control_next(struct lookup *lookup)
 	lookup->sampled = target;
 	lookup_begin(lookup, LOOKUP_JOB_CONTROL);
 	pg_params_clear(&lookup->params);
-	pg_add_bytes(&lookup->params, PG_BYTEA, span_of(target->operation));
+	pg_add_bytes(&lookup->params, span_of(target->operation));
 	pg_add_int(&lookup->params, PG_INT8, idempotency->retention);
 	pg_add_int(&lookup->params, PG_INT8, age_ms(idempotency));
 	pg_send(lookup->pg, QUERY_lookup_control, &lookup->params);

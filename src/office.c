@@ -12,6 +12,7 @@
 #include "admin.h"
 #include "listener.h"
 #include "log.h"
+#include "lookup.h"
 #include "sweep.h"
 
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct office {
 	struct listener_handler handler;
 	struct listener *listener; /* NULL: admin.listen is "" */
 	struct sweep *sweep;
+	struct lookup *lookup;
 	struct admin_tokens *tokens;
 	const struct settings *settings;
 	struct office_view view;
@@ -179,6 +181,7 @@ static void follow(struct office *office)
 	if (office->listener)
 		listener_follow(office->listener, &limits);
 	sweep_follow(office->sweep, settings);
+	lookup_follow(office->lookup, settings);
 	settings_release(office->settings);
 	office->settings = settings;
 }
@@ -192,6 +195,7 @@ static void turn(struct office *office)
 	if (office->listener)
 		listener_run(office->listener);
 	sweep_flush(office->sweep);
+	lookup_run(office->lookup);
 	log_flush();
 }
 
@@ -232,6 +236,8 @@ static void office_free(struct office *office)
 
 	if (office->listener)
 		listener_free(office->listener);
+	if (office->lookup)
+		lookup_free(office->lookup);
 	if (office->sweep)
 		sweep_free(office->sweep);
 	if (posted)
@@ -261,6 +267,7 @@ struct office *office_start(const struct settings *settings, const struct office
 		return NULL;
 	}
 	office->sweep = sweep_new(office->loop, office->metrics, settings);
+	office->lookup = lookup_new(office->loop, office->metrics, settings);
 	failed = pthread_create(&office->thread, NULL, run, office);
 	if (failed) {
 		snprintf(why, 256, "cannot start the office's thread: %s", strerror(failed));
