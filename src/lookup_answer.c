@@ -30,6 +30,13 @@ enum lookup_verdict lookup_judge(const struct recovery_settings *recovery,
 	return LOOKUP_FOUND;
 }
 
+static struct span text_at(const struct canonical_rules *place,
+			   const struct upstream_call *call)
+{
+	return place ? receipt_text(call->arena, place, &call->answer)
+		     : (struct span){ NULL, 0 };
+}
+
 /* Does the route take its receipts from Location? */
 static bool by_location(const struct idempotency_settings *idempotency)
 {
@@ -60,7 +67,7 @@ struct lookup_result lookup_result_of(const struct idempotency_settings *idempot
 {
 	const struct recovery_settings *recovery = &idempotency->recovery;
 	struct span location = location_of(recovery, call);
-	struct span receipt = receipt_text(call->arena, recovery->receipt_at, &call->answer);
+	struct span receipt = text_at(recovery->receipt_at, call);
 	struct lookup_result result = { .status = recovery->result_status };
 
 	result.fields.at = arena_alloc(call->arena, sizeof(*result.fields.at));
