@@ -50,9 +50,7 @@ static bool by_location(const struct idempotency_settings *idempotency)
 static struct span location_of(const struct recovery_settings *recovery,
 			       const struct upstream_call *call)
 {
-	struct http_field field = { SPAN("Location"),
-				    receipt_text(call->arena, recovery->location_at,
-						 &call->answer) };
+	struct http_field field = { SPAN("Location"), text_at(recovery->location_at, call) };
 	struct upstream_call as = { .arena = call->arena,
 				    .upstream = call->upstream,
 				    .answer.fields = { &field, 1 } };

@@ -219,7 +219,14 @@ void sweep_overdue_done(struct sweep *sweep)
 		sweep_overdue_free(sweep);
 }
 
-/* The answer that is stored: whoever replays it says which request it is about. */
+/* Whoever replays the answer says which request it is about, and by what verdict. */
+static bool said_by_replays(struct span name)
+{
+	return http_same_name(name, SPAN("Idempotency-Request-Id")) ||
+	       http_same_name(name, SPAN("Idempotency-Verdict"));
+}
+
+/* The answer that is stored. */
 static struct http_answer last_word(struct arena *arena, const struct sweep_final *record)
 {
 	struct problem_about about = {
@@ -234,7 +241,7 @@ static struct http_answer last_word(struct arena *arena, const struct sweep_fina
 	size_t n = 0;
 
 	for (size_t i = 0; i < answer.fields.n; i++)
-		if (!http_same_name(answer.fields.at[i].name, SPAN("Idempotency-Request-Id")))
+		if (!said_by_replays(answer.fields.at[i].name))
 			answer.fields.at[n++] = answer.fields.at[i];
 	answer.fields.n = n;
 	return answer;

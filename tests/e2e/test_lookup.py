@@ -119,7 +119,7 @@ def test_it_is_looked_up_in_the_background_without_a_retry(t):
     key = t.key()
     book.commit_then_reset(key)
     unknown(gateway, key)
-    until(lambda: not t.rows("SELECT FROM onceward.attention"), 10, "the list being empty")
+    until(lambda: not t.rows("SELECT op_id FROM onceward.attention"), 10, "the list being empty")
     assert t.rows("SELECT kind, source, status FROM onceward.event_late WHERE slot > 0") == \
         [["2", "1", "200"]]
     assert gateway.post(key).status == 200
@@ -340,7 +340,7 @@ def test_two_gateways_never_ask_together(t):
     for key in keys:
         book.commit_then_reset(key)
         unknown(gateways[0], key)
-    until(lambda: not t.rows("SELECT FROM onceward.attention"), 30, "all being found")
+    until(lambda: not t.rows("SELECT op_id FROM onceward.attention"), 30, "all being found")
     assert worst[0] == 1
     for key in keys:
         assert gateways[1].post(key).status == 200 and book.asked(key) == 1
@@ -447,7 +447,7 @@ def test_a_final_deadline_ends_the_record_with_an_answer_that_says_so(t):
     assert document["logical_request_id"] == request_id and document["owner"] == "orders-oncall"
     assert upstream.count(key) == 1
     assert gateway.post(key).body == response.body
-    assert not t.rows("SELECT FROM onceward.attention")
+    assert not t.rows("SELECT op_id FROM onceward.attention")
 
 
 def test_two_gateways_end_a_record_once(t):
@@ -458,7 +458,7 @@ def test_two_gateways_end_a_record_once(t):
     for key in keys:
         upstream.on(key, lambda turn: turn.reset())
         gateways[0].post(key)
-    until(lambda: not t.rows("SELECT FROM onceward.attention"), 20, "all being final")
+    until(lambda: not t.rows("SELECT op_id FROM onceward.attention"), 20, "all being final")
     assert t.rows("SELECT count(*), count(DISTINCT op_id), min(slot) FROM onceward.event_late "
                   "WHERE kind = 2 AND source = 4") == [["10", "10", "2"]]
     assert sum(gateway.metric("overdue_total") for gateway in gateways) == 10
