@@ -4,7 +4,7 @@
 #include "lookup.h"
 #include "lookup_answer.h"
 #include "pg.h"
-#include "request_id.h"
+#include "record_id.h"
 #include "upstream.h"
 
 #define LOOKUP_ASKS        8U /* at a time */
@@ -43,7 +43,7 @@ struct lookup_ask {
 	const struct idempotency_settings *idempotency;
 	struct arena *arena;
 	struct lookup_record record;
-	char request_id[REQUEST_ID_BYTES];
+	char request_id[RECORD_ID_BYTES];
 	bool control, calling;
 	enum lookup_verdict verdict;
 	enum conclude_kind kind; /* what is concluded */

@@ -25,6 +25,7 @@
 #define SOON_MS        1000
 #define SLACK_MS       20 /* so that a time has passed when it is looked at */
 #define FIELDS_ADDED   4U
+#define ANSWER_MIN     ((size_t)64 * 1024)
 #define STATUS_MAX     600U
 
 /* How lookup_return takes what was not found. */
@@ -52,9 +53,9 @@ static struct lookup_ask *ask_new(struct lookup *lookup, struct lookup_target *t
 {
 	struct lookup_ask *ask = lookup->asks;
 
+	assert(lookup->n_asks < LOOKUP_ASKS);
 	while (ask->target)
 		ask++;
-	assert(ask < lookup->asks + LOOKUP_ASKS);
 	*ask = (struct lookup_ask){ .lookup = lookup,
 				    .target = target,
 				    .settings = lookup->settings,
@@ -96,6 +97,14 @@ static struct http_fields fields_of(struct lookup_ask *ask, const struct route *
 	return out;
 }
 
+/* What is looked up is not what is stored: a route that keeps no bodies can be asked, too. */
+static size_t answer_max(const struct idempotency_settings *idempotency)
+{
+	size_t most = (size_t)idempotency->response.max_body;
+
+	return most > ANSWER_MIN ? most : ANSWER_MIN;
+}
+
 /*
  * False: this record cannot be asked for by this path. The call begins so early, by the lease
  * that was taken when the ledger was asked, that it ends under it.
@@ -116,7 +125,7 @@ static bool call_begin(struct lookup_ask *ask, const struct route *route)
 			 &call->target))
 		return false;
 	call->fields = fields_of(ask, route);
-	call->answer_max = (size_t)ask->idempotency->response.max_body;
+	call->answer_max = answer_max(ask->idempotency);
 	call->start_by_ms = lookup->sent_ms + lookup_lease_ms(route) - route->upstream->timeout;
 	call->done = asked;
 	ask->calling = true;
@@ -330,6 +339,14 @@ static void asked(struct upstream_call *call)
 	ask_end(ask);
 }
 
+/* Its logical request id, by the ledger's key for these. */
+static void name(struct lookup_ask *ask, struct span key)
+{
+	assert(key.len >= 16);
+	record_id_write((const unsigned char *)key.at, ask->record.op_id, ask->record.day,
+			ask->request_id);
+}
+
 static struct span copied(struct lookup_ask *ask, const struct pg_rows *rows, size_t row,
 			  unsigned column)
 {
@@ -352,8 +369,7 @@ void lookup_ask_record(struct lookup *lookup, struct lookup_target *target,
 		.lease_left_ms = pg_int(rows, row, 8),
 		.not_found_ms = pg_is_null(rows, row, 9) ? -1 : pg_int(rows, row, 9),
 	};
-	request_id_make(pg_bytes(rows, row, 10), ask->record.op_id, ask->record.day,
-			ask->request_id);
+	name(ask, pg_bytes(rows, row, 10));
 	if (call_begin(ask, target->route))
 		return;
 	log_debug("lookup", "%s: %s cannot be asked for by recovery.lookup_path",
@@ -376,8 +392,7 @@ void lookup_ask_control(struct lookup *lookup, struct lookup_target *target,
 		.generation = 1,
 		.not_found_ms = -1,
 	};
-	request_id_make(pg_bytes(rows, 0, 4), ask->record.op_id, ask->record.day,
-			ask->request_id);
+	name(ask, pg_bytes(rows, 0, 4));
 	if (call_begin(ask, target->route))
 		return;
 	lookup_control_heard(lookup, target, LOOKUP_FAILED);

@@ -90,6 +90,7 @@ void lookup_control_sample(struct lookup *lookup, const struct pg_rows *rows)
 				 "\"not found\" proves nothing",
 				 target->operation);
 		target->control_missing = true;
+		target->control_wanted = false;
 		again_in(lookup, target, MISSING_MS);
 	} else {
 		target->control_missing = false;

@@ -16,7 +16,7 @@
 #include "conclude.h"
 #include "log.h"
 #include "problem.h"
-#include "request_id.h"
+#include "record_id.h"
 
 #include <assert.h>
 
@@ -25,7 +25,7 @@
 struct sweep_final {
 	const struct idempotency_settings *idempotency;
 	struct span key_hash, account, key;
-	char request_id[REQUEST_ID_BYTES];
+	char request_id[RECORD_ID_BYTES];
 	int64_t op_id;
 	int32_t day;
 	unsigned generation;
@@ -170,6 +170,14 @@ static struct span copied(struct sweep *sweep, const struct pg_rows *rows, size_
 	return arena_copy(sweep->overdue->arena, pg_bytes(rows, row, column));
 }
 
+/* Its logical request id, by the ledger's key for these. */
+static void name(struct sweep_final *record, struct span key)
+{
+	assert(key.len >= 16);
+	record_id_write((const unsigned char *)key.at, record->op_id, record->day,
+			record->request_id);
+}
+
 static void take_record(struct sweep *sweep, const struct pg_rows *rows, size_t row)
 {
 	struct sweep_overdue *overdue = sweep->overdue;
@@ -184,8 +192,7 @@ static void take_record(struct sweep *sweep, const struct pg_rows *rows, size_t 
 		.key = copied(sweep, rows, row, 5),
 		.generation = (unsigned)pg_int(rows, row, 6),
 	};
-	request_id_make(pg_bytes(rows, row, 10), record->op_id, record->day,
-			record->request_id);
+	name(record, pg_bytes(rows, row, 10));
 	if (pg_int(rows, row, 8))
 		alert(sweep, record, pg_int(rows, row, 7));
 	if (pg_int(rows, row, 9))
