@@ -9,6 +9,7 @@
 enum lookup_verdict {
 	LOOKUP_FOUND,     /* it was done */
 	LOOKUP_PENDING,   /* it is there, and not at its end */
+	LOOKUP_OTHER,     /* something is there, and not what found_when wants */
 	LOOKUP_NOT_FOUND, /* it is not there; what that proves is not decided here */
 	LOOKUP_ODD,       /* a status that no list speaks of: credentials, a wrong path */
 	LOOKUP_FAILED     /* no answer, or one that says that the upstream is not well */

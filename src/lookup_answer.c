@@ -1,7 +1,7 @@
 /*
  * Judges answers to lookups; see lookup_answer.h. A found status whose document does not fulfil
- * found_when says that something is there and not what was hoped for: nothing is concluded from
- * that. A receipt is brought into the same normal form as those of the operation's own answers, so
+ * found_when (an empty list, say) says nothing about the record: nothing is concluded from it, and
+ * it is no proof that lookups work. A receipt is brought into the same normal form as those of the operation's own answers, so
  * that the two are equal where they name the same thing.
  */
 #include "lookup_answer.h"
@@ -26,7 +26,7 @@ enum lookup_verdict lookup_judge(const struct recovery_settings *recovery,
 	if (recovery->pending_when.place && condition_holds(&recovery->pending_when, answer))
 		return LOOKUP_PENDING;
 	if (recovery->found_when.place && !condition_holds(&recovery->found_when, answer))
-		return LOOKUP_PENDING;
+		return LOOKUP_OTHER;
 	return LOOKUP_FOUND;
 }
 

@@ -175,7 +175,8 @@ static void send_return(struct lookup_ask *ask)
 	struct lookup *lookup = ask->lookup;
 	int not_found = counts(ask) ? COUNTS : SAYS_NOTHING;
 
-	if (ask->verdict == LOOKUP_FOUND || ask->verdict == LOOKUP_PENDING)
+	if (ask->verdict == LOOKUP_FOUND || ask->verdict == LOOKUP_PENDING ||
+	    ask->verdict == LOOKUP_OTHER)
 		not_found = FORGET;
 	pg_params_clear(&lookup->params);
 	pg_add_int(&lookup->params, PG_INT8, lookup->writer);
@@ -300,9 +301,9 @@ static enum lookup_verdict verdict_of(const struct lookup_ask *ask)
 static void count(struct lookup_ask *ask)
 {
 	static const enum metrics_looked results[] = {
-		[LOOKUP_FOUND] = LOOKED_FOUND,         [LOOKUP_PENDING] = LOOKED_PENDING,
-		[LOOKUP_NOT_FOUND] = LOOKED_NOT_FOUND, [LOOKUP_ODD] = LOOKED_FAILED,
-		[LOOKUP_FAILED] = LOOKED_FAILED,
+		[LOOKUP_FOUND] = LOOKED_FOUND,   [LOOKUP_PENDING] = LOOKED_PENDING,
+		[LOOKUP_OTHER] = LOOKED_PENDING, [LOOKUP_NOT_FOUND] = LOOKED_NOT_FOUND,
+		[LOOKUP_ODD] = LOOKED_FAILED,    [LOOKUP_FAILED] = LOOKED_FAILED,
 	};
 
 	metrics_add(ask->lookup->metrics, METRIC_lookups_total, results[ask->verdict], 1);

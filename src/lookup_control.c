@@ -138,6 +138,7 @@ void lookup_control_heard(struct lookup *lookup, struct lookup_target *target,
 	case LOOKUP_PENDING:
 		found(lookup, target);
 		return;
+	case LOOKUP_OTHER:
 	case LOOKUP_NOT_FOUND:
 	case LOOKUP_ODD:
 		failed(lookup, target);

@@ -151,11 +151,11 @@ START_TEST(a_document_says_whether_it_is_done)
 
 	ck_assert_int_eq(judged(when, 200, "{\"status\":\"done\"}"), LOOKUP_FOUND);
 	ck_assert_int_eq(judged(when, 200, "{\"status\":\"d\\u006fne\"}"), LOOKUP_FOUND);
-	ck_assert_int_eq(judged(when, 200, "{\"status\":\"failed\"}"), LOOKUP_PENDING);
+	ck_assert_int_eq(judged(when, 200, "{\"status\":\"failed\"}"), LOOKUP_OTHER);
 	ck_assert_int_eq(judged(when, 200, "{\"status\":\"done\",\"wait\":true}"),
 			 LOOKUP_PENDING);
-	ck_assert_int_eq(judged(when, 200, "{\"status\":\"done\""), LOOKUP_PENDING);
-	ck_assert_int_eq(judged(when, 200, ""), LOOKUP_PENDING);
+	ck_assert_int_eq(judged(when, 200, "{\"status\":\"done\""), LOOKUP_OTHER);
+	ck_assert_int_eq(judged(when, 200, ""), LOOKUP_OTHER);
 	ck_assert_int_eq(judged(when, 404, "{\"status\":\"done\"}"), LOOKUP_NOT_FOUND);
 }
 END_TEST
