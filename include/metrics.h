@@ -64,6 +64,16 @@ enum metrics_stop {
 };
 /* The reason as it stands in the ledger. */
 const char *metrics_stop_name(enum metrics_stop reason);
+/* lookups_total{result} */
+enum metrics_looked {
+	LOOKED_FOUND,
+	LOOKED_PENDING,
+	LOOKED_NOT_FOUND,
+	LOOKED_RELEASED,
+	LOOKED_FAILED,
+	LOOKED_CONTROL_FAILED,
+	LOOKED_COUNT
+};
 
 /* All threads' sums, in Prometheus text exposition format 0.0.4. */
 void metrics_render(struct buf *out);

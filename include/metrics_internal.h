@@ -27,6 +27,7 @@ enum metrics_labels {
 	LABELS_step,
 	LABELS_cause,
 	LABELS_stop,
+	LABELS_lookup,
 	LABELS_version
 };
 

@@ -24,12 +24,15 @@ enum sweep_job {
 	JOB_FIRST,     /* where does the pass over a day begin? */
 	JOB_SLOW,      /* a stretch of a pass */
 	JOB_ATTENTION, /* the gauges */
+	JOB_CLAIMS,    /* resends whose lease ran out */
+	JOB_OVERDUE,   /* what is unknown for too long */
+	JOB_FINAL,     /* one record of these, which ends */
 	JOB_COUNT
 };
 
 /* When a job, or a kind of pass, is due; loop's ms. */
 struct sweep_due {
-	int64_t days, round, attention, minute, hour;
+	int64_t days, round, attention, minute, hour, claims, overdue;
 };
 
 struct sweep {
@@ -67,6 +70,9 @@ struct sweep {
 	int make_month;   /* to be made next, counted from the present one; -1: none */
 	int days_left;
 	bool shown[METRICS_OPERATIONS]; /* gauges that are not 0 */
+
+	int64_t writer;                /* whose rows ours are */
+	struct sweep_overdue *overdue; /* what was found, until it is dealt with; or NULL */
 };
 
 int64_t sweep_now(const struct sweep *sweep); /* ms since 1970, PostgreSQL's clock */
@@ -88,6 +94,16 @@ bool sweep_make_next(struct sweep *sweep);
 void sweep_days_done(struct sweep *sweep, const struct pg_rows *rows);
 void sweep_make_done(struct sweep *sweep, const struct pg_rows *rows);
 void sweep_make_failed(struct sweep *sweep);
+
+/* sweep_overdue.c: what is unknown for longer than recovery.deadline. */
+bool sweep_overdue_send(struct sweep *sweep); /* false: there is nothing to ask for */
+void sweep_overdue_done(struct sweep *sweep);
+bool sweep_final_next(struct sweep *sweep); /* sends; false: none is left */
+void sweep_final_done(struct sweep *sweep);
+void sweep_overdue_free(struct sweep *sweep);
+
+/* The label of an operation that stands in a row. */
+unsigned sweep_label(struct span operation);
 
 /* sweep.c */
 void sweep_days_due(struct sweep *sweep, int64_t in_ms);

@@ -52,6 +52,11 @@ static const char *const cause_names[] = {
 	[CAUSE_SETTLE] = "settle",       [CAUSE_LEASE] = "lease",
 	[CAUSE_NOT_SENT] = "not_sent",
 };
+static const char *const looked_names[] = {
+	[LOOKED_FOUND] = "found",         [LOOKED_PENDING] = "pending",
+	[LOOKED_NOT_FOUND] = "not_found", [LOOKED_RELEASED] = "released",
+	[LOOKED_FAILED] = "failed",       [LOOKED_CONTROL_FAILED] = "control_failed",
+};
 static const char *const version_names[] = { ONCEWARD_VERSION };
 
 _Static_assert(ARRAY_LEN(verdict_names) <= 64, "METRICS_PAIR has six bits for the verdict");
@@ -67,6 +72,7 @@ static const char *const stop_names[] = {
 	[STOP_OTHER] = "other",
 };
 _Static_assert(ARRAY_LEN(stop_names) == STOP_COUNT, "each reason of a stop has a name");
+_Static_assert(ARRAY_LEN(looked_names) == LOOKED_COUNT, "each result has a name");
 
 const struct metrics_kind_is metrics_kinds[] = {
 	[KIND_counter] = { "counter", NULL, 0, 1 },
@@ -85,6 +91,7 @@ const struct metrics_labels_are metrics_labels[] = {
 	[LABELS_step] = { "step", step_names, STEP_COUNT, false },
 	[LABELS_cause] = { "cause", cause_names, CAUSE_COUNT, true },
 	[LABELS_stop] = { "reason", stop_names, STOP_COUNT, false },
+	[LABELS_lookup] = { "result", looked_names, LOOKED_COUNT, false },
 	[LABELS_version] = { "version", version_names, 1, false },
 };
 

@@ -13,6 +13,7 @@
 #include "admin_ledger.h"
 #include "listener.h"
 #include "log.h"
+#include "lookup.h"
 #include "sweep.h"
 
 #include <pthread.h>
@@ -31,6 +32,7 @@ struct office {
 	struct listener *listener;   /* NULL: admin.listen is "" */
 	struct admin_ledger *people; /* their questions; NULL: nobody can ask */
 	struct sweep *sweep;
+	struct lookup *lookup;
 	struct admin_tokens *tokens;
 	const struct settings *settings;
 	struct office_view view;
@@ -189,6 +191,7 @@ static void follow(struct office *office)
 	if (office->listener)
 		listener_follow(office->listener, &limits);
 	sweep_follow(office->sweep, settings);
+	lookup_follow(office->lookup, settings);
 	settings_release(office->settings);
 	office->settings = settings;
 }
@@ -202,6 +205,7 @@ static void turn(struct office *office)
 	if (office->listener)
 		listener_run(office->listener);
 	sweep_flush(office->sweep);
+	lookup_run(office->lookup);
 	log_flush();
 }
 
@@ -244,6 +248,8 @@ static void office_free(struct office *office)
 		admin_ledger_free(office->people);
 	if (office->listener)
 		listener_free(office->listener);
+	if (office->lookup)
+		lookup_free(office->lookup);
 	if (office->sweep)
 		sweep_free(office->sweep);
 	if (posted)
@@ -275,6 +281,7 @@ struct office *office_start(const struct settings *settings, const struct office
 	if (office->listener)
 		office->people = admin_ledger_new(office->loop, settings);
 	office->sweep = sweep_new(office->loop, office->metrics, settings);
+	office->lookup = lookup_new(office->loop, office->metrics, settings);
 	failed = pthread_create(&office->thread, NULL, run, office);
 	if (failed) {
 		snprintf(why, 256, "cannot start the office's thread: %s", strerror(failed));

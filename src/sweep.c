@@ -3,12 +3,13 @@
  *
  * When a job has ended, the next one is the first of this list that there is something to do
  * for: the days, a partition to make, the round under way, a round or the gauges that are due,
- * a piece of a pass. A round is due every two seconds, so a lease that ran out is listed within
+ * resends whose lease ran out and what is unknown for too long, a piece of a pass. A round is due every two seconds, so a lease that ran out is listed within
  * about that; no other job takes longer than a fraction of a second. All gateways sweep: the
  * attention list takes each record once, and who put it there counts it.
  */
 #include "sweep_internal.h"
 
+#include "digest.h"
 #include "log.h"
 #include "mem.h"
 
@@ -18,6 +19,8 @@
 #define WHO          "sweep"
 #define ROUND_MS     2000
 #define ATTENTION_MS 5000
+#define CLAIMS_MS    2000
+#define OVERDUE_MS   5000
 #define MINUTE_MS    INT64_C(60000)
 #define HOUR_MS      3600000
 #define DAYS_MS      600000
@@ -87,6 +90,27 @@ static void send_plain(struct sweep *sweep, enum sweep_job job, enum query query
 	sweep_end(sweep);
 }
 
+static void send_claims(struct sweep *sweep)
+{
+	sweep_begin(sweep, JOB_CLAIMS);
+	pg_params_clear(&sweep->params);
+	pg_add_int(&sweep->params, PG_INT8, sweep->writer);
+	pg_send(sweep->pg, QUERY_sweep_claims, &sweep->params);
+	sweep_end(sweep);
+}
+
+/* What is unknown: resends that are, again, and records that are for too long. */
+static bool send_unknown(struct sweep *sweep)
+{
+	if (sweep_final_next(sweep))
+		return true;
+	if (is_due(sweep, &sweep->due.claims, CLAIMS_MS)) {
+		send_claims(sweep);
+		return true;
+	}
+	return is_due(sweep, &sweep->due.overdue, OVERDUE_MS) && sweep_overdue_send(sweep);
+}
+
 static void begin_passes(struct sweep *sweep)
 {
 	if (is_due(sweep, &sweep->due.hour, HOUR_MS))
@@ -112,6 +136,8 @@ static bool send_one(struct sweep *sweep)
 		send_plain(sweep, JOB_ATTENTION, QUERY_sweep_attention);
 		return true;
 	}
+	if (send_unknown(sweep))
+		return true;
 	begin_passes(sweep);
 	return sweep_slow_next(sweep);
 }
@@ -134,6 +160,8 @@ static void next(struct sweep *sweep)
 		at = sweep->due.days;
 		sooner(&at, sweep->due.round);
 		sooner(&at, sweep->due.attention);
+		sooner(&at, sweep->due.claims);
+		sooner(&at, sweep->due.overdue);
 		sooner(&at, sweep->due.minute);
 	}
 	loop_timer(sweep->loop, &sweep->timer, at > now ? at - now : 0);
@@ -178,6 +206,14 @@ static void attention_done(struct sweep *sweep, const struct pg_rows *rows)
 	}
 }
 
+static void claims_done(struct sweep *sweep, const struct pg_rows *rows)
+{
+	for (size_t row = 0; row < pg_rows_count(rows); row++)
+		metrics_add(sweep->metrics, METRIC_unknown_total,
+			    METRICS_PAIR(sweep_label(pg_bytes(rows, row, 0)), CAUSE_LEASE),
+			    (uint64_t)pg_int(rows, row, 1));
+}
+
 static void take(struct sweep *sweep)
 {
 	struct pg_rows *const *rows = sweep->transaction.rows;
@@ -200,6 +236,15 @@ static void take(struct sweep *sweep)
 	case JOB_ATTENTION:
 		attention_done(sweep, rows[0]);
 		break;
+	case JOB_CLAIMS:
+		claims_done(sweep, rows[0]);
+		break;
+	case JOB_OVERDUE:
+		sweep_overdue_done(sweep);
+		break;
+	case JOB_FINAL:
+		sweep_final_done(sweep);
+		break;
 	case JOB_COUNT:
 		break;
 	}
@@ -216,6 +261,9 @@ static void failed(struct sweep *sweep)
 		[JOB_FIRST] = "looking for the first record of a day",
 		[JOB_SLOW] = "looking for older leases that ran out",
 		[JOB_ATTENTION] = "counting the attention list",
+		[JOB_CLAIMS] = "looking for resends whose lease ran out",
+		[JOB_OVERDUE] = "looking for what is unknown for too long",
+		[JOB_FINAL] = "completing a record that was unknown for too long",
 	};
 	char line[256];
 
@@ -307,6 +355,8 @@ struct sweep *sweep_new(struct loop *loop, struct metrics *metrics,
 	sweep->make_month = -1;
 	sweep->days_left = -1;
 	sweep->due.hour = loop_now(loop) + HOUR_MS;
+	random_bytes(&sweep->writer, sizeof(sweep->writer));
+	sweep->writer &= INT64_MAX;
 	learn(sweep);
 	sweep->pg = pg_new(loop, &options);
 	return sweep;
@@ -317,6 +367,7 @@ void sweep_free(struct sweep *sweep)
 	loop_timer_stop(sweep->loop, &sweep->timer);
 	pg_free(sweep->pg);
 	loop_timer_stop(sweep->loop, &sweep->timer);
+	sweep_overdue_free(sweep);
 	pg_params_fini(&sweep->params);
 	settings_release(sweep->settings);
 	mem_free(sweep->retentions);

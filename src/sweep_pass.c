@@ -130,8 +130,7 @@ void sweep_first_done(struct sweep *sweep, const struct pg_rows *rows)
 		pg_is_null(rows, 0, 0) ? SWEEP_NO_PASS : id_add(pg_int(rows, 0, 0), -LATE_MS);
 }
 
-/* The label of an operation that stands in a row. */
-static unsigned label_of(struct span operation)
+unsigned sweep_label(struct span operation)
 {
 	char name[65];
 
@@ -146,9 +145,10 @@ static void count(struct sweep *sweep, const struct pg_rows *rows)
 {
 	for (size_t row = 0; row < pg_rows_count(rows); row++)
 		if (!pg_is_null(rows, row, 1))
-			metrics_add(sweep->metrics, METRIC_unknown_total,
-				    METRICS_PAIR(label_of(pg_bytes(rows, row, 1)), CAUSE_LEASE),
-				    (uint64_t)pg_int(rows, row, 2));
+			metrics_add(
+				sweep->metrics, METRIC_unknown_total,
+				METRICS_PAIR(sweep_label(pg_bytes(rows, row, 1)), CAUSE_LEASE),
+				(uint64_t)pg_int(rows, row, 2));
 }
 
 /* Pieces grow while they are quick, and shrink when they are not. */

@@ -57,13 +57,15 @@ static void set_up(void)
 	loop = loop_new();
 	idempotency = (struct idempotency_settings){ .operation = "orders",
 						     .retention = 86400000,
-						     .lease = 1000 };
+						     .lease = 1000,
+						     .recovery.deadline = 86400000 };
 	route = (struct route){ .idempotency = &idempotency };
 	settings = (struct settings){ .routes = &route, .n_routes = 1 };
 	settings.ledger.conninfo = scratch_conninfo;
 	settings.ledger.prepared = true;
 	settings.ledger.timeout = 2000;
-	scratch_do("TRUNCATE onceward.op, onceward.event, onceward.attention");
+	scratch_do("TRUNCATE onceward.op, onceward.event, onceward.event_late, "
+		   "onceward.attention");
 }
 
 static void tear_down(void)
@@ -187,6 +189,49 @@ START_TEST(what_ran_out_while_nobody_swept_is_listed)
 }
 END_TEST
 
+/* A resend of record `number` that began a while ago. */
+static void resend(int number, long lease_ms)
+{
+	char sql[1024];
+
+	snprintf(sql, sizeof(sql),
+		 "SELECT onceward.claim(op_id, expires_on, 2::smallint, %ld, 77, key_hash, "
+		 "account, operation, key) FROM onceward.op WHERE key = '%d'",
+		 lease_ms, number);
+	ck_assert_int_eq(scratch_number(sql), 1);
+}
+
+START_TEST(a_resend_whose_lease_ran_out_is_unknown_again)
+{
+	struct sweep *one = NULL, *other = NULL;
+
+	attempt(1, 5000, -1000, 1, "orders");
+	attempt(2, 5000, -1000, 1, "payments");
+	end(1, 3);
+	end(2, 3);
+	resend(1, 300);
+	resend(2, 60000);
+	one = sweep_new(loop, NULL, &settings);
+	other = sweep_new(loop, NULL, &settings);
+	turn_for(LATEST_MS);
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention WHERE key = "
+					"'1' AND state = 3 AND slot = 3 AND claim_until IS "
+					"NULL"),
+			 1);
+	ck_assert_int_eq(
+		scratch_number("SELECT count(*) FROM onceward.event_late WHERE slot = 3 "
+			       "AND kind = 3 AND generation = 2"),
+		1);
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention WHERE key = "
+					"'2' AND state = 2"),
+			 1);
+	ck_assert_int_eq(counted[1], 1);
+	ck_assert_int_eq(counted[2], 0);
+	sweep_free(one);
+	sweep_free(other);
+}
+END_TEST
+
 START_TEST(what_is_settled_beside_the_sweep_leaves_the_list)
 {
 	struct sweep *sweep = sweep_new(loop, NULL, &settings);
@@ -297,6 +342,7 @@ static Suite *suite(void)
 	tcase_add_test(t, a_lease_that_ran_out_is_listed_and_no_other);
 	tcase_add_test(t, two_that_sweep_count_a_record_once);
 	tcase_add_test(t, what_ran_out_while_nobody_swept_is_listed);
+	tcase_add_test(t, a_resend_whose_lease_ran_out_is_unknown_again);
 	tcase_add_test(t, what_is_settled_beside_the_sweep_leaves_the_list);
 	tcase_add_test(t, the_list_is_shown_by_operation);
 	tcase_add_test(t, days_are_made_ahead_also_after_a_reload);

@@ -1,0 +1,60 @@
+/*
+ * Puts a conclusion on the wire; see conclude.h. Its fields are written as rows have them, "name:
+ * value" lines, into the parameters themselves.
+ */
+#include "conclude.h"
+
+static void add_whose(struct pg_params *params, const struct conclusion *as)
+{
+	pg_add_int(params, PG_INT8, as->op_id);
+	pg_add_int(params, PG_DATE, as->day);
+	pg_add_bytes(params, as->key_hash);
+	pg_add_bytes(params, as->account);
+	pg_add_bytes(params, span_of(as->idempotency->operation));
+	pg_add_bytes(params, as->key);
+	pg_add_int(params, PG_INT2, as->generation);
+	pg_add_int(params, PG_INT2, as->source);
+	pg_add_int(params, PG_INT2, as->kind);
+}
+
+static void add_fields(struct pg_params *params, const struct http_fields *fields)
+{
+	struct buf lines;
+
+	buf_init(&lines, (size_t)4 * HTTP_HEAD_MAX);
+	for (size_t i = 0; i < fields->n; i++) {
+		buf_span(&lines, fields->at[i].name);
+		buf_text(&lines, ": ");
+		buf_span(&lines, fields->at[i].value);
+		buf_text(&lines, "\r\n");
+	}
+	pg_add_bytes(params, lines.full ? SPAN("") : buf_view(&lines));
+	buf_fini(&lines);
+}
+
+static void add_result(struct pg_params *params, const struct conclusion *as)
+{
+	pg_add_int(params, PG_INT2, as->status);
+	add_fields(params, &as->fields);
+	pg_add_bytes(params, as->body.len ? as->body : SPAN(""));
+	if (as->receipt.len)
+		pg_add_bytes(params, as->receipt);
+	else
+		pg_add_null(params);
+}
+
+void conclude_send(struct pg *pg, struct pg_params *params, const struct conclusion *as)
+{
+	pg_params_clear(params);
+	add_whose(params, as);
+	if (as->kind == CONCLUDE_COMPLETED)
+		add_result(params, as);
+	for (unsigned i = 0; as->kind != CONCLUDE_COMPLETED && i < 4; i++)
+		pg_add_null(params);
+	pg_add_bytes(params, span_of(as->note));
+	pg_add_int(params, PG_INT8, as->idempotency->retention);
+	pg_add_int(params, PG_INT8, as->idempotency->tombstone);
+	pg_add_int(params, PG_INT8, as->writer);
+	pg_add_int(params, PG_INT2, as->idempotency->response.receipt_unique);
+	pg_send(pg, QUERY_conclude_known, params);
+}
