@@ -1,10 +1,12 @@
 /* What the files of the sweep share; nobody else includes it. */
 #pragma once
 #include "pg.h"
+#include "spool.h"
 #include "sweep.h"
 
 #define SWEEP_EPOCH_MS INT64_C(1577836800000) /* 2020-01-01, what op_ids count from */
 #define SWEEP_DAY_MS   INT64_C(86400000)
+#define SWEEP_WHO      "sweep"
 
 /* A day's partitions, and how far they have been looked at. */
 struct sweep_day {
@@ -24,12 +26,14 @@ enum sweep_job {
 	JOB_FIRST,     /* where does the pass over a day begin? */
 	JOB_SLOW,      /* a stretch of a pass */
 	JOB_ATTENTION, /* the gauges */
+	JOB_SPOOL,     /* an answer that an earlier process left */
+	JOB_BACKENDS,  /* those that wait for the end of a transaction that nobody will send */
 	JOB_COUNT
 };
 
 /* When a job, or a kind of pass, is due; loop's ms. */
 struct sweep_due {
-	int64_t days, round, attention, minute, hour;
+	int64_t days, round, attention, minute, hour, spool, backends;
 };
 
 struct sweep {
@@ -67,6 +71,10 @@ struct sweep {
 	int make_month;   /* to be made next, counted from the present one; -1: none */
 	int days_left;
 	bool shown[METRICS_OPERATIONS]; /* gauges that are not 0 */
+
+	struct spool *spool;      /* NULL: none */
+	char spooled[SPOOL_NAME]; /* the file of the job */
+	size_t spool_left;        /* files that are not settled yet */
 };
 
 int64_t sweep_now(const struct sweep *sweep); /* ms since 1970, PostgreSQL's clock */
@@ -88,6 +96,12 @@ bool sweep_make_next(struct sweep *sweep);
 void sweep_days_done(struct sweep *sweep, const struct pg_rows *rows);
 void sweep_make_done(struct sweep *sweep, const struct pg_rows *rows);
 void sweep_make_failed(struct sweep *sweep);
+
+/* sweep_spool.c */
+bool sweep_spool_look(struct sweep *sweep); /* false: nothing was left */
+bool sweep_spool_next(struct sweep *sweep);
+void sweep_spool_done(struct sweep *sweep, const struct pg_rows *rows);
+void sweep_spool_failed(struct sweep *sweep);
 
 /* sweep.c */
 void sweep_days_due(struct sweep *sweep, int64_t in_ms);
