@@ -12,13 +12,16 @@
  * released record had no effect and gets none; an answer is stored before it is given; who asks after
  * that gets it, and no other. And `way_out`: no key is stuck for ever.
  *
+ * Left out: retention, the spool, at_least_once (which may execute twice), and several resolvers
+ * at once (they contend as one does with a late answer).
+ *
  * Taken for granted: a gateway sends in the step in which it looks at the lease (the margin in the
  * lease stands for that); what the resolver says of the upstream was true when it looked; a row that
  * one wrote is known again by its writer.
  */
 #ifndef RECORDS
-#define RECORDS 2
-#endif /* op_ids that are ever made: each release makes room for another */
+#define RECORDS 2 /* op_ids that are ever made: each release makes room for another; 1 or 2 */
+#endif
 #ifndef LOSSES
 #define LOSSES 1 /* commits whose replies are lost */
 #endif
@@ -27,7 +30,7 @@
 #define EACH_ATTEMPT(X) X(1, 1) X(1, 2) X(RECORDS, 1) X(RECORDS, 2)
 #else
 #define ATTEMPTS 1
-#define EACH_ATTEMPT(X) X(1, 1) X(2, 1)
+#define EACH_ATTEMPT(X) X(1, 1) X(RECORDS, 1)
 #endif
 #define AT(r, g)    ((r) * (ATTEMPTS + 1) + (g)) /* an attempt: generation g of record r */
 #define PLACES	    ((RECORDS + 1) * (ATTEMPTS + 1))
@@ -56,7 +59,7 @@ bool crashed[2];
 #define OVER(r)	   ((kind[r] == nothing || kind[r] == claim) && !lease[AT(r, gen[r])])
 #define UNKNOWN(r) (gen[r] != 0 && (kind[r] == unknown || OVER(r)))
 
-/* The only insert; `won`: the slot was free. A release deletes the key's row in the same transaction. */
+/* The only insert; `won`: the slot was free. A release deletes the key's row with it. */
 inline insert(rec, at, what, which, ans)
 {
 	won = (slot[rec] == at - 1);
@@ -292,7 +295,11 @@ proctype upstream()
 }
 
 #ifdef LEASE_RELEASES
-#define THEN(r) if :: kind[r] == nothing -> slot[r] = 1; kind[r] = released; key = (key == r -> 0 : key) :: else fi
+#define THEN(r) \
+	if \
+	:: kind[r] == nothing -> slot[r] = 1; kind[r] = released; key = (key == r -> 0 : key) \
+	:: else \
+	fi
 #else
 #define THEN(r) skip
 #endif
