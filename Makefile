@@ -3,6 +3,7 @@
 #   make                 build/onceward
 #   make test            unit and contract tests: no database, no network, seconds
 #   make mutants         no mutant of the exchange may pass its tests
+#   make model           every state of the protocol, walked by spin; rules broken on purpose are noticed
 #   make sql             the ledger against a real PostgreSQL
 #   make e2e             real gateways, a real PostgreSQL, a scripted API; T=word: tests named so
 #   make lint            format, clang-tidy, cppcheck, shellcheck, layers, banned calls
@@ -83,6 +84,9 @@ test: $(UNIT) $(FUZZ)
 mutants: $(B)/queries.def
 	tests/contract/mutants $(B)
 
+model:
+	tests/model/run
+
 sql: $(SQL) $(B)/onceward
 	@bad=0; for t in $(SQL); do $$t || bad=1; done; exit $$bad
 
@@ -120,6 +124,6 @@ help:
 clean:
 	rm -rf build build-*
 
-.PHONY: all test mutants sql e2e lint check run bench fuzz install help clean
+.PHONY: all test mutants model sql e2e lint check run bench fuzz install help clean
 .SECONDARY:
 -include $(wildcard $(B)/*.d)
