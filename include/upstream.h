@@ -38,6 +38,8 @@ struct upstream_call {
 	size_t held_max, held_anyway;
 	size_t held_before; /* bytes of the answer that are in *held already */
 	bool drop_over;
+	bool eager;   /* of an unknown length: in pieces as soon as it does not come at once */
+	bool endless; /* once it is in pieces the upstream's `timeout` ends, idle_timeout holds */
 	/*
 	 * An answer in pieces. `head` is asked when status and fields are in `answer`, and `length`
 	 * and close_delimited are known; true: `data` is called with the body as it comes, the
@@ -46,8 +48,6 @@ struct upstream_call {
 	 */
 	bool (*head)(struct upstream_call *call); /* NULL: never in pieces */
 	void (*data)(struct upstream_call *call, struct span piece);
-	bool eager;   /* of an unknown length: in pieces as soon as it does not come at once */
-	bool endless; /* once it is in pieces the upstream's `timeout` ends, idle_timeout holds */
 	/* Not begun to send by then, on the clock of the loop: TOO_LATE (queue, connecting, other
 	 * servers included). 0: no such time. */
 	int64_t start_by_ms;
@@ -57,8 +57,8 @@ struct upstream_call {
 	struct http_answer answer;
 	bool dropped;         /* it was whole; its body was too much, and is empty here */
 	bool streamed;        /* it went to `data`, as far as it came */
-	uint64_t length;      /* of the body, where it is announced; UINT64_MAX */
 	bool close_delimited; /* whole only as far as anybody can tell */
+	uint64_t length;      /* of the body, where it is announced; UINT64_MAX */
 	const char *cause;    /* a few words for the log where it is not ANSWERED */
 	size_t held_more;     /* what *held grew by; whoever owns it takes it off again */
 	int64_t total_us;     /* from upstream_send to the end */

@@ -69,9 +69,9 @@ static bool has_left(struct connection *c)
 
 static void look_at_reader(struct connection *c, int64_t now)
 {
-	if (c->inbound && c->inbound->suspended)
-		c->since = now; /* there is nothing to take */
-	else if (reads_on(c))
+	bool idle = c->inbound && c->inbound->suspended; /* there is nothing to take */
+
+	if (idle || reads_on(c))
 		c->since = now;
 	if (now - c->since >= c->listener->limits.client_stall ||
 	    (c->inbound && stream_stalled(c->inbound, now)))

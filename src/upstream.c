@@ -139,6 +139,11 @@ static bool push(struct upstream_link *link)
 			link->broken = true;
 		}
 	}
+	if (link->broken && upstream_owner(link->call)->outside) {
+		/* whoever calls us is not called back by what is read */
+		loop_timer(upstream_owner(link->call)->loop, &link->call->timer, 0);
+		return true;
+	}
 	if (link->broken)
 		return upstream_pull(link); /* it may have answered before it hung up */
 	upstream_arm(link);
