@@ -34,8 +34,8 @@ bool admin_parameter(const struct asked *asked, struct span name,
 bool admin_only_parameters(const struct asked *asked, const char *names) MUST_CHECK;
 /* A JSON object with no other members than these; it lives as long as the request. NULL: `*answer`
  * is the refusal. */
-const json_t *admin_object(const struct asked *asked, const char *members,
-			   struct http_answer *answer) MUST_CHECK;
+json_t *admin_object(const struct asked *asked, const char *members,
+		     struct http_answer *answer) MUST_CHECK;
 /* A member that is a string; its `at` is NULL where it is missing or something else. */
 struct span admin_string(const json_t *object, const char *member);
 

@@ -37,8 +37,8 @@ struct cli_column {
 };
 /* A line for each object of the array; without titles where there is none. */
 void cli_table(const json_t *array, const struct cli_column *columns, size_t n);
-void cli_object(const json_t *object); /* a member a line, what is null left out */
-void cli_json(const json_t *value);    /* as it is, indented */
+void cli_object(json_t *object);    /* a member a line, what is null left out */
+void cli_json(const json_t *value); /* as it is, indented */
 
 /* What a command on records works with (cli_records.c). */
 struct desk {
@@ -48,6 +48,5 @@ struct desk {
 	struct pg_session *session;
 	struct records_secrets secrets;
 };
-/* False: what is wrong stands on standard error. To be closed in any case. */
-bool desk_open(struct desk *desk, const struct cli_args *args) MUST_CHECK;
-int desk_close(struct desk *desk, int result); /* `result` comes back */
+/* Opens it, works and closes it. What cannot be opened stands on standard error. */
+int desk_run(struct desk *desk, const struct cli_args *args, int (*work)(struct desk *));

@@ -84,12 +84,11 @@ struct resolution {
 	struct span evidence, who;
 };
 /* NULL, or a sentence that says what is wrong with it, whatever the operation. */
-const char *records_resolution_wrong(const struct resolution *resolution) MUST_CHECK;
+const char *records_resolution_wrong(const struct resolution *it) MUST_CHECK;
 /* The same, for that operation (NULL: one that the settings do not have). */
 const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 			    const struct idempotency_settings *operation,
-			    const struct resolution *resolution,
-			    struct records_call *call) MUST_CHECK;
+			    const struct resolution *it, struct records_call *call) MUST_CHECK;
 /* NULL: it is resolved. Else why it is not: the result as the ledger gave it. */
 const char *records_refused(struct span result);
 #define RECORDS_MISSING "6" /* the result that says that there is no such record */

@@ -343,9 +343,14 @@ size_t admin_body_max(struct http_request *request, const struct admin_view *vie
 	return ADMIN_BODY_BASE + largest;
 }
 
+static void release(void *view)
+{
+	settings_release(((struct admin_view *)view)->settings);
+}
+
 struct http_answer admin_ask(const struct asked *asked, struct admin_task *task)
 {
-	const struct settings *settings = asked->view->settings;
+	struct admin_view *held = NULL;
 
 	if (!asked->view->ledger || !admin_ledger_secrets(asked->view->ledger))
 		return admin_refuse(asked, PROBLEM_LEDGER_UNAVAILABLE,
@@ -353,7 +358,9 @@ struct http_answer admin_ask(const struct asked *asked, struct admin_task *task)
 	if (!admin_ledger_run(asked->view->ledger, task))
 		return admin_refuse(asked, PROBLEM_OVERLOADED,
 				    "Too many questions are under way");
-	settings_hold(settings);
-	arena_defer(asked->arena, settings_release_deferred, (void *)(uintptr_t)settings);
+	held = arena_alloc(asked->arena, sizeof(*held));
+	*held = *asked->view;
+	settings_hold(held->settings);
+	arena_defer(asked->arena, release, held);
 	return (struct http_answer){ .status = 0 };
 }

@@ -49,7 +49,7 @@ static bool read_reveal(const struct asked *asked, bool *reveal, struct http_ans
 		*answer = admin_refuse(asked, PROBLEM_ADMIN_INVALID, "reveal is 1 or 0");
 		return false;
 	}
-	*reveal = span_equal(value, SPAN("1"));
+	*reveal = value.at && span_equal(value, SPAN("1"));
 	if (*reveal && (asked->role < ADMIN_OPERATOR || !asked->view->settings->admin.reveal)) {
 		*answer = admin_refuse(asked, PROBLEM_FORBIDDEN,
 				       "reveal needs a token of an operator, and admin.reveal");

@@ -33,7 +33,7 @@ static bool decode(struct arena *arena, struct span text, struct span *out)
 
 	for (size_t i = 0; i < text.len; i++) {
 		if (text.at[i] != '%') {
-			to[n++] = text.at[i] == '+' ? ' ' : text.at[i];
+			to[n++] = (char)(text.at[i] == '+' ? ' ' : text.at[i]);
 			continue;
 		}
 		if (i + 2 >= text.len || !http_is(text.at[i + 1], HTTP_HEX) ||
@@ -88,18 +88,17 @@ static void decref(void *object)
 	json_decref(object);
 }
 
-static const char *stray(const json_t *object, const char *members)
+static const char *stray(json_t *object, const char *members)
 {
 	const char *name = NULL;
 	json_t *value = NULL;
 
-	json_object_foreach((json_t *)(uintptr_t)object, name,
+	json_object_foreach(object, name,
 			    value) if (!is_word_of(span_of(name), members)) return name;
 	return NULL;
 }
 
-const json_t *admin_object(const struct asked *asked, const char *members,
-			   struct http_answer *answer)
+json_t *admin_object(const struct asked *asked, const char *members, struct http_answer *answer)
 {
 	struct span body = asked->request->body;
 	json_error_t error;

@@ -49,7 +49,7 @@ static const char *read_body(const struct asked *asked, const json_t *object,
 	return NULL;
 }
 
-static const char *read_headers(const struct asked *asked, const json_t *headers,
+static const char *read_headers(const struct asked *asked, json_t *headers,
 				struct http_fields *fields)
 {
 	const char *name = NULL;
@@ -60,7 +60,7 @@ static const char *read_headers(const struct asked *asked, const json_t *headers
 	if (!json_is_object(headers) || json_object_size(headers) > HTTP_FIELDS_MAX)
 		return "headers is an object of at most 100 strings";
 	fields->at = arena_zero(asked->arena, HTTP_FIELDS_MAX * sizeof(*fields->at));
-	json_object_foreach((json_t *)(uintptr_t)headers, name, value)
+	json_object_foreach(headers, name, value)
 	{
 		if (!json_is_string(value))
 			return "headers is an object of at most 100 strings";

@@ -28,12 +28,9 @@ static void show(const json_t *operations)
 		{ "ACCOUNT", "account", 12 }, { "RAISED", "raised_at", 24 },
 		{ "BY", "raised_by", 16 },    { "DETAIL", "detail", 0 },
 	};
-	size_t i = 0;
-	json_t *one = NULL;
-
 	cli_table(operations, columns, ARRAY_LEN(columns));
-	json_array_foreach(operations, i, one)
-	{
+	for (size_t i = 0; i < json_array_size(operations); i++) {
+		const json_t *one = json_array_get(operations, i);
 		const json_t *open = json_object_get(one, "stops");
 		const char *name = json_string_value(json_object_get(one, "operation"));
 
@@ -72,7 +69,7 @@ int cli_operations_list(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? list(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, list);
 }
 
 /* --- changes --- */
@@ -123,7 +120,7 @@ int cli_operations_adopt(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? adopt(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, adopt);
 }
 
 static struct span account_of(const struct cli_args *args)
@@ -153,7 +150,7 @@ int cli_operations_stop(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? stop(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, stop);
 }
 
 static int resume(struct desk *desk)
@@ -178,5 +175,5 @@ int cli_operations_resume(const struct cli_args *args)
 		cli_failed("say either NAME or --all; --account goes with NAME");
 		return CLI_USAGE;
 	}
-	return desk_close(&desk, desk_open(&desk, args) ? resume(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, resume);
 }

@@ -118,12 +118,12 @@ static void find_doubles(struct reconcile *r)
 
 	for (size_t i = 0; i < r->n; i++)
 		order[i] = &r->lines[i];
-	qsort((void *)order, r->n, sizeof(*order), by_receipt);
+	qsort((void *)order, r->n, sizeof(struct reconcile_line *), by_receipt);
 	for (size_t i = 1; i < r->n; i++)
 		if (order[i]->said->receipt.len && by_receipt(&order[i - 1], &order[i]) == 0 &&
 		    same_subject(order[i - 1]->said, order[i]->said) != 0)
 			mark(order[i - 1], order[i], VERDICT_DOUBLED_RECEIPT);
-	qsort((void *)order, r->n, sizeof(*order), by_subject);
+	qsort((void *)order, r->n, sizeof(struct reconcile_line *), by_subject);
 	for (size_t i = 1; i < r->n; i++)
 		if (same_subject(order[i - 1]->said, order[i]->said) == 0 &&
 		    by_receipt(&order[i - 1], &order[i]) != 0)
@@ -328,8 +328,9 @@ static int run(struct reconcile *r, struct span text)
 	return code;
 }
 
-static int reconcile(struct reconcile *r)
+static int reconcile(struct desk *desk)
 {
+	struct reconcile *r = container_of(desk, struct reconcile, desk);
 	const char *file = r->desk.args->word[2];
 	struct buf text;
 	bool too_large = false;
@@ -371,5 +372,5 @@ int cli_records_reconcile(const struct cli_args *args)
 			   args->as_of);
 		return CLI_USAGE;
 	}
-	return desk_close(&r.desk, desk_open(&r.desk, args) ? reconcile(&r) : CLI_FAILED);
+	return desk_run(&r.desk, args, reconcile);
 }

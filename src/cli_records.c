@@ -16,7 +16,7 @@
 #define OUT_MAX  ((size_t)64 * 1024 * 1024)
 #define BODY_MAX ((size_t)64 * 1024 * 1024)
 
-bool desk_open(struct desk *desk, const struct cli_args *args)
+static bool desk_open(struct desk *desk, const struct cli_args *args)
 {
 	struct records_call call = { .query = QUERY_people_secrets };
 	struct pg_rows *rows = NULL;
@@ -37,8 +37,10 @@ bool desk_open(struct desk *desk, const struct cli_args *args)
 	return good;
 }
 
-int desk_close(struct desk *desk, int result)
+int desk_run(struct desk *desk, const struct cli_args *args, int (*work)(struct desk *))
 {
+	int result = desk_open(desk, args) ? work(desk) : CLI_FAILED;
+
 	if (desk->session)
 		pg_session_close(desk->session);
 	if (desk->settings)
@@ -70,7 +72,7 @@ static bool note_reveal(struct desk *desk, struct span about)
 
 /* --- list --- */
 
-static void show_list(const json_t *page)
+static void show_list(json_t *page)
 {
 	static const struct cli_column columns[] = {
 		{ "ID", "logical_request_id", 30 },
@@ -92,7 +94,7 @@ static void show_list(const json_t *page)
 		fputs("none\n", stdout);
 }
 
-static int print_json(struct desk *desk, const struct buf *text, void (*show)(const json_t *))
+static int print_json(struct desk *desk, const struct buf *text, void (*show_it)(json_t *))
 {
 	json_t *value = json_loadb(text->at, text->len, 0, NULL);
 
@@ -101,7 +103,7 @@ static int print_json(struct desk *desk, const struct buf *text, void (*show)(co
 	if (desk->args->json)
 		cli_json(value);
 	else
-		show(value);
+		show_it(value);
 	json_decref(value);
 	return CLI_DONE;
 }
@@ -139,7 +141,7 @@ int cli_records_list(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? list(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, list);
 }
 
 /* --- one --- */
@@ -194,7 +196,7 @@ int cli_records_show(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? show(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, show);
 }
 
 static int find(struct desk *desk)
@@ -217,7 +219,7 @@ int cli_records_find(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? find(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, find);
 }
 
 /* --- resolve --- */
@@ -353,5 +355,5 @@ int cli_records_resolve(const struct cli_args *args)
 {
 	struct desk desk;
 
-	return desk_close(&desk, desk_open(&desk, args) ? resolve(&desk) : CLI_FAILED);
+	return desk_run(&desk, args, resolve);
 }

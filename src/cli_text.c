@@ -60,13 +60,11 @@ static void put_cell(const struct cli_column *column, int width, bool last)
 
 void cli_table(const json_t *array, const struct cli_column *columns, size_t n)
 {
-	size_t row = 0;
-	json_t *object = NULL;
-
 	for (size_t i = 0; i < n && json_array_size(array); i++)
 		put_cell(&columns[i], put_text(span_of(columns[i].title)), i + 1 == n);
-	json_array_foreach(array, row, object)
-	{
+	for (size_t row = 0; row < json_array_size(array); row++) {
+		const json_t *object = json_array_get(array, row);
+
 		for (size_t i = 0; i < n; i++) {
 			const json_t *value = json_object_get(object, columns[i].member);
 
@@ -76,13 +74,13 @@ void cli_table(const json_t *array, const struct cli_column *columns, size_t n)
 	}
 }
 
-static void put_members(const json_t *object)
+static void put_members(json_t *object)
 {
 	const char *name = NULL;
 	json_t *value = NULL;
 	const char *between = "    ";
 
-	json_object_foreach((json_t *)(uintptr_t)object, name, value)
+	json_object_foreach(object, name, value)
 	{
 		if (json_is_null(value))
 			continue;
@@ -93,14 +91,12 @@ static void put_members(const json_t *object)
 	fputc('\n', stdout);
 }
 
-void cli_object(const json_t *object)
+void cli_object(json_t *object)
 {
 	const char *name = NULL;
 	json_t *value = NULL;
-	json_t *element = NULL;
-	size_t i = 0;
 
-	json_object_foreach((json_t *)(uintptr_t)object, name, value)
+	json_object_foreach(object, name, value)
 	{
 		if (json_is_null(value))
 			continue;
@@ -111,7 +107,8 @@ void cli_object(const json_t *object)
 			continue;
 		}
 		fprintf(stdout, "%s\n", name);
-		json_array_foreach(value, i, element) put_members(element);
+		for (size_t i = 0; i < json_array_size(value); i++)
+			put_members(json_array_get(value, i));
 	}
 }
 

@@ -35,7 +35,7 @@ void cursor_write(struct span secret, struct span list, const struct cursor *cur
 	unsigned char raw[CURSOR_RAW] = { VERSION };
 
 	half_hash(hash_new(), list.at, list.len, raw + LIST_AT);
-	for (size_t i = 0; i < CURSOR_VALUES * 8; i++)
+	for (size_t i = 0; i < (size_t)CURSOR_VALUES * 8; i++)
 		raw[VALUE_AT + i] =
 			(unsigned char)((uint64_t)cursor->at[i / 8] >> (56 - 8 * (i % 8)));
 	sign(secret, raw, raw + SIGN_AT);
@@ -71,7 +71,7 @@ bool cursor_read(struct span secret, struct span list, struct span text, struct 
 	if (!same(due, raw + LIST_AT))
 		return false;
 	*cursor = (struct cursor){ { 0 } };
-	for (size_t i = 0; i < CURSOR_VALUES * 8; i++)
+	for (size_t i = 0; i < (size_t)CURSOR_VALUES * 8; i++)
 		cursor->at[i / 8] =
 			(int64_t)((uint64_t)cursor->at[i / 8] << 8 | raw[VALUE_AT + i]);
 	return true;

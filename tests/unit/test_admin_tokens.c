@@ -89,27 +89,33 @@ START_TEST(roles_are_read)
 	tokens = admin_tokens_load(file, why);
 	ck_assert_ptr_nonnull(tokens);
 	ck_assert_uint_eq(admin_tokens_count(tokens), 2);
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("one"), 0, &token_name), ADMIN_OPERATOR);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("one"), 0, &token_name),
+			 ADMIN_OPERATOR);
 	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("two"), 0, &token_name), ADMIN_VIEWER);
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("three"), 0, &token_name), ADMIN_ANYBODY);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("three"), 0, &token_name),
+			 ADMIN_ANYBODY);
 }
 END_TEST
 
 START_TEST(a_time_zone_counts)
 {
 	load("1970-01-02T02:30:00.5+02:30");
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86399, &token_name), ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86399, &token_name),
+			 ADMIN_VIEWER);
 	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86400, &token_name),
 			 ADMIN_ANYBODY);
 	admin_tokens_free(tokens);
 	load("1970-01-01t23:59:60z");
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86399, &token_name), ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86399, &token_name),
+			 ADMIN_VIEWER);
 	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 86400, &token_name),
 			 ADMIN_ANYBODY);
 	admin_tokens_free(tokens);
 	load("1969-12-31T20:00:00-04:00");
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), -1, &token_name), ADMIN_VIEWER);
-	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 0, &token_name), ADMIN_ANYBODY);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), -1, &token_name),
+			 ADMIN_VIEWER);
+	ck_assert_int_eq(admin_tokens_role(tokens, SPAN("secret"), 0, &token_name),
+			 ADMIN_ANYBODY);
 }
 END_TEST
 
