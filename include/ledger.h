@@ -9,6 +9,7 @@
 #include "settings.h"
 
 struct ledger;
+struct spool;
 
 enum ledger_found {
 	LEDGER_WON,        /* reserved, durably: this entry and no other may forward */
@@ -113,7 +114,8 @@ struct ledger_entry {
 	int64_t op_id, record_op_id; /* this request's own; that of the record found */
 	int32_t day, record_day;     /* partitions, days since 1970 */
 	bool expired;
-	bool doubt;       /* a reply was lost: its row may be there already */
+	bool suspect; /* failed together with others: may be what the ledger does not take */
+	bool doubt;   /* a reply was lost: its row may be there already */
 	int64_t asked_us; /* when reserve, wait or settle was called */
 	int64_t sent_ms;  /* when the reserve first left; 0: not yet */
 	int64_t deadline_ms;
@@ -123,6 +125,8 @@ struct ledger_entry {
 	unsigned tries;
 	struct span fields;     /* `result.fields` as they stand in the row */
 	unsigned char hash[32]; /* of the row */
+	size_t unsettled; /* bytes, while its exchange has gone and the ledger goes on; or 0 */
+	bool spooled;     /* it is on disk as well, or will be */
 };
 
 struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
@@ -131,6 +135,12 @@ void ledger_free(struct ledger *ledger); /* nothing may be busy but what drain g
 void ledger_follow(struct ledger *ledger,
 		   const struct settings *settings); /* a reload: held by the ledger */
 void ledger_flush(struct ledger *ledger);            /* once a turn, at its end */
+/* How much may wait for the ledger behind its exchanges' backs; a quarter of limits.in_flight and
+ * bytes_in_flight where it is not said. */
+void ledger_limit(struct ledger *ledger, size_t answers, size_t bytes);
+/* Where answers are kept that the ledger does not take in time; it lives longer than the ledger. */
+void ledger_spool(struct ledger *ledger, struct spool *spool);
+void ledger_spool_rest(struct ledger *ledger); /* the process ends: what waits is kept now */
 
 /* Reserves (account, operation, key). Ends in done, `found` says how, within ledger.timeout. */
 void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry);

@@ -15,6 +15,7 @@
 #define LEDGER_RETRY_MS      200
 #define LEDGER_EPOCH_MS      INT64_C(1577836800000) /* 2020-01-01, what op_ids count from */
 #define LEDGER_RESERVE_TRIES 3
+#define LEDGER_FULL          "the memory for answers that PostgreSQL has not taken yet is full"
 
 /* Where an entry is. Each state but IDLE ends by itself, when the ledger answers or is away too long. */
 enum entry_state {
@@ -55,6 +56,34 @@ enum concluded {
 /* What was asked of the instance numbers: a new one, or that ours goes on. */
 enum asked_instance { ASKED_NOTHING, ASKED_CLAIM, ASKED_RENEWAL };
 
+/* What the ledger has confirmed to this worker last; see ledger_history.c. */
+#define LEDGER_HISTORY 64U
+struct history {
+	struct acknowledged {
+		int64_t op_id;
+		int32_t day;
+		bool ended; /* its end was confirmed too */
+	} last[LEDGER_HISTORY];
+	size_t n, at;   /* at: the oldest, where it is full */
+	bool known;     /* of which cluster and timeline the server was */
+	bool not_told;  /* that was logged */
+	int64_t system; /* identifier of the cluster */
+	int32_t timeline;
+	bool lost; /* and that is not written yet */
+	int64_t look_at_ms;
+};
+
+/* Whether it is all there, asked on one connection. */
+struct history_check {
+	struct ledger_link *link;
+	struct pg_transaction where, read, raise;
+	bool asked, by_itself; /* not for a new connection */
+	bool where_known, kept;
+	int64_t system;
+	int32_t timeline;
+	char detail[160]; /* what is missing; "" where nothing is */
+};
+
 /* One connection; it carries at most one batch of writes, and reads beside it. */
 struct ledger_link {
 	struct ledger *ledger;
@@ -62,6 +91,7 @@ struct ledger_link {
 	bool checked;        /* schema, role and durability are right */
 	struct batch *batch; /* under way; NULL: idle */
 	struct pg_transaction session;
+	struct history_check history;
 	enum asked_instance asked; /* by its session */
 	unsigned long asked_for;   /* of which settings, counted */
 	int64_t session_us;        /* when the session's questions left */
@@ -89,8 +119,11 @@ struct ledger {
 
 	struct list to_reserve, to_settle, to_read_key, to_read_record, to_check, to_free,
 		to_late, waiting;
-	struct list busy; /* all entries that are not IDLE */
-	size_t n_busy, n_late;
+	struct list busy;      /* all entries that are not IDLE */
+	size_t n_busy, n_late; /* late: their exchanges have gone and they are not settled */
+	size_t n_late_max, late_bytes, late_bytes_max, n_spooled;
+	bool full_said;      /* until all are settled */
+	struct spool *spool; /* NULL: none */
 	struct loop_timer tick;
 	int64_t down_since_ms; /* when the last connection went; 0: one is up */
 	int64_t retry_at_ms; /* no batch before: the last one failed for no fault of its rows */
@@ -98,6 +131,8 @@ struct ledger {
 	size_t limit;        /* rows of a batch now: halved while one of them fails all */
 	size_t read_limit;   /* the same of reads */
 	bool settles_alone; /* after a failure: settles first, reservations in a batch of their own */
+
+	struct history history;
 
 	/* the session */
 	struct hash *key_hasher, *row_hasher;
@@ -144,6 +179,7 @@ static inline struct ledger_entry *entry_of(struct list *link)
 }
 
 /* ledger.c */
+bool entry_never_sent(const struct ledger_entry *entry);
 void entry_queue(struct ledger *ledger, struct ledger_entry *entry, struct list *queue,
 		 enum entry_state state);
 void entry_answer(struct ledger *ledger, struct ledger_entry *entry); /* tells the exchange */
@@ -186,6 +222,14 @@ void stops_all(struct ledger *ledger); /* nothing more, until they have been rea
 /* A stored response is not what was stored: said durably, so that people see it. */
 void stops_raise_mismatch(struct ledger *ledger, const struct ledger_entry *entry);
 
+/* ledger_unsettled.c */
+void unsettled_begin(struct ledger *ledger, struct ledger_entry *entry, bool an_answer);
+void unsettled_end(struct ledger *ledger, struct ledger_entry *entry);
+/* The ledger does not take its end, nor as evidence: where it stands in a file, the file stays. */
+void unsettled_leave(struct ledger *ledger, struct ledger_entry *entry);
+bool unsettled_full(const struct ledger *ledger);
+void unsettled_refuse(struct ledger *ledger); /* what was not sent yet, while it is full */
+
 /* ledger_leftover.c */
 void ledger_free_keys(struct ledger *ledger);
 
@@ -201,6 +245,15 @@ struct ledger_link *ledger_any_link(struct ledger *ledger); /* an up and checked
 const char *operation_refused(const struct ledger *ledger,
 			      const struct idempotency_settings *idempotency,
 			      enum ledger_found *found);
+
+/* ledger_history.c */
+void history_won(struct ledger *ledger, const struct ledger_entry *entry);
+void history_ended(struct ledger *ledger, const struct ledger_entry *entry);
+void history_ask(struct ledger_link *link); /* before the questions of its session */
+/* False: the session does not go on; a stop is raised first, or the connection goes. */
+bool history_holds(struct ledger_link *link);
+bool history_lost(struct history_check *check);
+void history_look(struct ledger *ledger, int64_t now_ms);
 
 /* ledger_keys.c */
 void keys_ask(struct ledger *ledger, struct pg *pg); /* two steps of a transaction */

@@ -6,10 +6,12 @@
 #include "worker.h"
 
 struct office;
+struct spool;
 
 struct office_view {
 	struct worker *const *workers; /* live as long as the office */
 	size_t n;
+	struct spool *spool; /* what earlier processes left in it is settled; NULL: none */
 };
 /* NULL and a sentence where the admin address cannot be bound, or the tokens cannot be read. */
 struct office *office_start(const struct settings *settings, const struct office_view *view,

@@ -9,8 +9,11 @@
 #include "settings.h"
 
 struct sweep;
+struct spool;
 struct sweep *sweep_new(struct loop *loop, struct metrics *metrics,
 			const struct settings *settings);
+/* Before its first turn: what earlier processes left there is settled as well. NULL: none. */
+void sweep_spool(struct sweep *sweep, struct spool *spool);
 void sweep_free(struct sweep *sweep);
 void sweep_follow(struct sweep *sweep, const struct settings *settings);
 void sweep_flush(struct sweep *sweep); /* once a turn */

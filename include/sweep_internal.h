@@ -1,10 +1,12 @@
 /* What the files of the sweep share; nobody else includes it. */
 #pragma once
 #include "pg.h"
+#include "spool.h"
 #include "sweep.h"
 
 #define SWEEP_EPOCH_MS INT64_C(1577836800000) /* 2020-01-01, what op_ids count from */
 #define SWEEP_DAY_MS   INT64_C(86400000)
+#define SWEEP_WHO      "sweep"
 
 /* A day's partitions, and how far they have been looked at. */
 struct sweep_day {
@@ -27,12 +29,15 @@ enum sweep_job {
 	JOB_CLAIMS,    /* resends whose lease ran out */
 	JOB_OVERDUE,   /* what is unknown for too long */
 	JOB_FINAL,     /* one record of these, which ends */
+	JOB_SPOOL,     /* an answer that an earlier process left */
+	JOB_BACKENDS,  /* those that wait for the end of a transaction that nobody will send */
 	JOB_COUNT
 };
 
 /* When a job, or a kind of pass, is due; loop's ms. */
 struct sweep_due {
-	int64_t days, round, attention, minute, hour, claims, overdue;
+	int64_t days, round, attention, minute, hour, claims, overdue,
+		spool, backends;
 };
 
 struct sweep {
@@ -73,6 +78,10 @@ struct sweep {
 
 	int64_t writer;                /* whose rows ours are */
 	struct sweep_overdue *overdue; /* what was found, until it is dealt with; or NULL */
+
+	struct spool *spool;      /* NULL: none */
+	char spooled[SPOOL_NAME]; /* the file of the job */
+	size_t spool_left;        /* files that are not settled yet */
 };
 
 int64_t sweep_now(const struct sweep *sweep); /* ms since 1970, PostgreSQL's clock */
@@ -94,6 +103,12 @@ bool sweep_make_next(struct sweep *sweep);
 void sweep_days_done(struct sweep *sweep, const struct pg_rows *rows);
 void sweep_make_done(struct sweep *sweep, const struct pg_rows *rows);
 void sweep_make_failed(struct sweep *sweep);
+
+/* sweep_spool.c */
+bool sweep_spool_look(struct sweep *sweep); /* false: nothing was left */
+bool sweep_spool_next(struct sweep *sweep);
+void sweep_spool_done(struct sweep *sweep, const struct pg_rows *rows);
+void sweep_spool_failed(struct sweep *sweep);
 
 /* sweep_overdue.c: what is unknown for longer than recovery.deadline. */
 bool sweep_overdue_send(struct sweep *sweep); /* false: there is nothing to ask for */

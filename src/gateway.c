@@ -19,6 +19,7 @@
 #include "office.h"
 #include "reload.h"
 #include "schema.h"
+#include "spool.h"
 #include "worker.h"
 
 #include <errno.h>
@@ -36,6 +37,7 @@
 #define ERRORS_MAX    ((size_t)1024 * 1024)
 #define READY_POLL_MS 100 /* until the ledger answered */
 #define DRAIN_POLL_MS 10
+#define SPOOL_MS      5000 /* for a disk to take what the ledger did not */
 #define UNDO_MS       2000 /* for workers of a start that failed: they have nothing to do */
 
 struct gateway {
@@ -44,6 +46,7 @@ struct gateway {
 	struct worker *workers[WORKERS_MAX];
 	unsigned n_workers;
 	struct office *office;
+	struct spool *spool; /* NULL: none is configured */
 	struct metrics *metrics;
 	sigset_t signals;
 	bool ready;
@@ -180,12 +183,27 @@ static void raise_file_limit(const struct settings *settings, unsigned workers)
 			    (unsigned long long)limit.rlim_max);
 }
 
-static bool start_workers(struct gateway *g, unsigned n)
+static bool open_spool(struct gateway *g)
 {
 	char why[256] = "";
 
-	while (g->n_workers < n) {
-		struct worker *worker = worker_start(g->settings, g->n_workers, n, why);
+	if (!g->settings->ledger.spool)
+		return true;
+	g->spool = spool_open(g->settings->ledger.spool, why);
+	if (!g->spool)
+		log_error("gateway", "cannot start: %s", why);
+	return g->spool != NULL;
+}
+
+static bool start_workers(struct gateway *g, unsigned n)
+{
+	struct worker_start start = { .settings = g->settings,
+				      .workers = n,
+				      .spool = g->spool };
+	char why[256] = "";
+
+	for (; g->n_workers < n; start.index = g->n_workers) {
+		struct worker *worker = worker_start(&start, why);
 		if (!worker) {
 			log_error("gateway", "cannot start: %s", why);
 			return false;
@@ -197,7 +215,9 @@ static bool start_workers(struct gateway *g, unsigned n)
 
 static bool start_office(struct gateway *g)
 {
-	struct office_view view = { .workers = g->workers, .n = g->n_workers };
+	struct office_view view = { .workers = g->workers,
+				    .n = g->n_workers,
+				    .spool = g->spool };
 	char why[256] = "";
 
 	g->office = office_start(g->settings, &view, why);
@@ -231,7 +251,7 @@ static bool start(struct gateway *g)
 	unsigned n = count_workers(g->settings);
 
 	raise_file_limit(g->settings, n);
-	if (!check_schema(g) || !start_workers(g, n) || !start_office(g))
+	if (!check_schema(g) || !open_spool(g) || !start_workers(g, n) || !start_office(g))
 		return false;
 	metrics_set(g->metrics, METRIC_build_info, 0, 1);
 	set_loaded(g);
@@ -360,9 +380,33 @@ static bool drain_workers(const struct gateway *g, int64_t limit_ms)
 	return true;
 }
 
+static bool all_spooled(const struct gateway *g)
+{
+	for (unsigned i = 0; i < g->n_workers; i++)
+		if (!worker_spooled(g->workers[i]))
+			return false;
+	return spool_waiting(g->spool) == 0;
+}
+
+/* What the ledger did not take in time goes to disk; the next start settles it. */
+static void spool_rest(const struct gateway *g)
+{
+	int64_t until = loop_clock_us() + (int64_t)SPOOL_MS * 1000;
+
+	for (unsigned i = 0; i < g->n_workers; i++)
+		worker_spool(g->workers[i]);
+	while (!all_spooled(g) && loop_clock_us() < until)
+		wait_signal(g, DRAIN_POLL_MS);
+	if (!all_spooled(g))
+		log_error("gateway", "not all answers could be kept in %s",
+			  g->settings->ledger.spool);
+}
+
 /* Not by exit(): what it runs would take libraries away from threads that still use them. */
 __attribute__((noreturn)) static void leave(const struct gateway *g)
 {
+	if (g->spool)
+		spool_rest(g);
 	log_warning("gateway",
 		    "leaving with %zu requests under way; what was forwarded and not settled "
 		    "becomes unknown when its lease ends",
@@ -376,6 +420,8 @@ static void end(struct gateway *g)
 		office_stop(g->office);
 	for (unsigned i = 0; i < g->n_workers; i++)
 		worker_join(g->workers[i]);
+	if (g->spool)
+		spool_close(g->spool);
 	metrics_free(g->metrics);
 	settings_release(g->settings);
 }

@@ -39,12 +39,6 @@ static void entry_idle(struct ledger *ledger, struct ledger_entry *entry)
 	entry->state = ENTRY_IDLE;
 }
 
-static void count_late(struct ledger *ledger, int by)
-{
-	ledger->n_late = (size_t)((int64_t)ledger->n_late + by);
-	metrics_set(ledger->metrics, METRIC_unsettled_in_memory, 0, (int64_t)ledger->n_late);
-}
-
 void entry_answer(struct ledger *ledger, struct ledger_entry *entry)
 {
 	entry->answered = true;
@@ -84,10 +78,11 @@ void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
 {
 	metrics_observe(ledger->metrics, METRIC_ledger_seconds, STEP_SETTLE,
 			loop_now_us(ledger->loop) - entry->asked_us);
-	if (entry->answered)
-		count_late(ledger, -1);
-	else
+	if (!entry->answered)
 		entry->settled = settled;
+	if (settled == LEDGER_SETTLED && entry->generation == 1)
+		history_ended(ledger, entry);
+	unsettled_end(ledger, entry);
 	waiters_wake(ledger, entry->op_id);
 	entry_conclude(ledger, entry);
 }
@@ -135,12 +130,14 @@ void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 	if (entry->answered) {
 		entry->outcome = entry->generation == 1 ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
 		entry->cause = "the ledger answered too late";
-		count_late(ledger, 1);
 		settle(ledger, entry);
+		unsettled_begin(ledger, entry, false);
 		return;
 	}
-	if (entry->generation == 1)
+	if (entry->generation == 1) {
 		entry->first_seen = op_id_ms(entry->op_id) / 1000;
+		history_won(ledger, entry);
+	}
 	entry->lease_until_ms = entry->sent_ms + entry->idempotency->lease;
 	if (entry->idempotency->key.forward_how == KEY_FORWARD_DERIVED)
 		entry->forward_key = row_derived_key(ledger, entry);
@@ -170,11 +167,13 @@ void ledger_reserve(struct ledger *ledger, struct ledger_entry *entry)
 	list_init(&entry->link);
 	list_init(&entry->busy_link);
 	entry->state = ENTRY_IDLE;
-	entry->left = entry->waiting = entry->looked_up = entry->doubt = false;
+	entry->left = entry->waiting = entry->looked_up = entry->doubt = entry->suspect = false;
 	entry->fenced = entry->stopped = entry->sent = entry->no_record = false;
 	entry->sent_ms = entry->op_id = entry->record_op_id = 0;
 	entry->tries = 0;
 	entry->generation = 1;
+	entry->unsettled = 0;
+	entry->spooled = false;
 	entry->request_id[0] = 0;
 	ask(ledger, entry, ledger->settings->ledger.timeout);
 	entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
@@ -242,7 +241,7 @@ size_t ledger_busy(const struct ledger *ledger)
 }
 
 /* Nothing of it has left for PostgreSQL: it can simply be taken back. */
-static bool never_sent(const struct ledger_entry *entry)
+bool entry_never_sent(const struct ledger_entry *entry)
 {
 	return entry->state == ENTRY_TO_RESERVE && entry->sent_ms == 0;
 }
@@ -252,7 +251,8 @@ static bool nothing_left_behind(const struct ledger_entry *entry)
 {
 	bool late = entry->state == ENTRY_TO_CLAIM || entry->state == ENTRY_TO_CLEAR;
 
-	return never_sent(entry) || entry->state == ENTRY_WAITING || (late && !entry->sent) ||
+	return entry_never_sent(entry) || entry->state == ENTRY_WAITING ||
+	       (late && !entry->sent) ||
 	       (entry->state == ENTRY_TO_READ_RECORD && !entry->fenced) ||
 	       entry->state == ENTRY_TO_FREE;
 }
@@ -273,7 +273,7 @@ static void give_up(struct ledger *ledger, struct ledger_entry *entry)
 		return;
 	}
 	if (settling)
-		count_late(ledger, 1);
+		unsettled_begin(ledger, entry, true);
 	entry_answer(ledger, entry);
 }
 
@@ -287,6 +287,7 @@ static void tick(struct loop_timer *timer)
 	session_recheck(ledger);
 	keys_look(ledger, now);
 	stops_poll(ledger, now);
+	history_look(ledger, now);
 	waiters_due(ledger, now);
 	for (struct list *at = ledger->busy.next; at != &ledger->busy; at = next) {
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, busy_link);
@@ -315,7 +316,7 @@ static void refuse_while_away(struct ledger *ledger)
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, link);
 
 		list_append(&ledger->to_reserve, at);
-		if (!never_sent(entry))
+		if (!entry_never_sent(entry))
 			continue;
 		refused = true;
 		entry_found(ledger, entry, LEDGER_UNAVAILABLE, atomic_load(&ledger->why));
@@ -326,6 +327,7 @@ static void refuse_while_away(struct ledger *ledger)
 
 void ledger_flush(struct ledger *ledger)
 {
+	unsettled_refuse(ledger);
 	refuse_while_away(ledger);
 	ledger_read(ledger);
 	ledger_free_keys(ledger);
@@ -404,6 +406,8 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	ledger->down_since_ms = loop_now(loop);
 	pg_params_init(&ledger->params);
 	atomic_store(&ledger->why, "PostgreSQL has not answered yet");
+	ledger_limit(ledger, (size_t)settings->limits.in_flight / 4,
+		     (size_t)settings->limits.bytes_in_flight / 4);
 	ledger->n_links = (size_t)settings->ledger.connections;
 	for (size_t i = 0; i < ledger->n_links; i++)
 		link_open(ledger, &ledger->links[i]);

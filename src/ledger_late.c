@@ -83,6 +83,8 @@ static void answered(struct ledger *ledger, struct ledger_entry *entry, int64_t 
 	} else if (result == CONCLUDED) {
 		entry_settled(ledger, entry, LEDGER_SETTLED);
 	} else {
+		if (result == CONCLUDED_NO_RECORD)
+			unsettled_leave(ledger, entry);
 		entry_fenced(ledger, entry);
 	}
 }
@@ -91,11 +93,13 @@ static void answered(struct ledger *ledger, struct ledger_entry *entry, int64_t 
  * leaves the record unknown, which it is. */
 static void refused(struct ledger *ledger, struct ledger_entry *entry)
 {
-	if (claims(entry) || clears(entry))
+	if (claims(entry) || clears(entry)) {
 		entry_found(ledger, entry, LEDGER_UNAVAILABLE,
 			    "the ledger does not take this record");
-	else
+	} else {
+		unsettled_leave(ledger, entry);
 		entry_settled(ledger, entry, LEDGER_FENCED);
+	}
 }
 
 static void failed(struct ledger *ledger, struct late *late)

@@ -102,12 +102,14 @@ static void confirm(struct ledger *ledger, struct ledger_link *link)
 /* One entry, by itself, and what stands there can't be read. Whether it is ours must be known. */
 static void unreadable(struct ledger *ledger, struct ledger_entry *entry)
 {
-	if (entry->state == ENTRY_CHECKING)
+	if (entry->state == ENTRY_CHECKING) {
+		unsettled_leave(ledger, entry);
 		entry_settled(ledger, entry, LEDGER_FENCED);
-	else if (entry->doubt)
+	} else if (entry->doubt) {
 		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
-	else
+	} else {
 		entry_found(ledger, entry, LEDGER_UNAVAILABLE, "the record can't be read");
+	}
 }
 
 /* An entry whose read failed goes back; one whose exchange has gone only wants to know its own row. */

@@ -35,7 +35,8 @@ static bool lease_held(const struct ledger *ledger)
 
 bool ledger_ready(const struct ledger *ledger)
 {
-	if (!ledger->has_secrets || !atomic_load(&ledger->durable) || !lease_held(ledger))
+	if (!ledger->has_secrets || !atomic_load(&ledger->durable) || !lease_held(ledger) ||
+	    ledger->history.lost)
 		return false;
 	for (size_t i = 0; i < ledger->n_links; i++)
 		if (link_usable(&ledger->links[i]))
@@ -45,12 +46,13 @@ bool ledger_ready(const struct ledger *ledger)
 
 void session_publish(struct ledger *ledger)
 {
-	bool ready = ledger_ready(ledger);
+	bool connected = ledger_ready(ledger);
+	bool ready = connected && !unsettled_full(ledger);
 
-	if (ready) {
+	if (connected) {
 		ledger->down_since_ms = 0;
 		ledger->last_down[0] = 0;
-		atomic_store(&ledger->why, NULL);
+		atomic_store(&ledger->why, ready ? NULL : LEDGER_FULL);
 	} else if (!atomic_load(&ledger->why)) {
 		atomic_store(&ledger->why, "PostgreSQL can't be reached");
 	}
@@ -305,6 +307,8 @@ static void session_done(struct pg_transaction *transaction)
 		refuse_session(link, why);
 		return;
 	}
+	if (!history_holds(link))
+		return;
 	instance_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK));
 	take_operations(ledger, &transaction->rows[1], link->asked_for);
 	link->checked = true;
@@ -326,6 +330,7 @@ void session_begin(struct ledger_link *link)
 	link->session_us = loop_clock_us();
 	link->asked = ASKED_NOTHING;
 	link->asked_for = ledger->followed;
+	history_ask(link);
 	pg_begin(link->pg, &link->session);
 	pg_params_clear(&ledger->params);
 	pg_send(link->pg, QUERY_session, &ledger->params);

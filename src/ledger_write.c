@@ -97,27 +97,38 @@ static void take_reserves(struct ledger *ledger, struct batch *batch, struct roo
 
 /* --- what came of it --- */
 
-static void requeue(struct ledger *ledger, struct list *list, enum entry_state state,
-		    bool doubt)
+/* Where the rows of a batch that failed go, and what is known of them. */
+struct return_as {
+	bool first;   /* before all others: the same rows again, or a half of them */
+	bool doubt;   /* they may have been committed */
+	bool suspect; /* one of them may be the cause */
+};
+
+static void requeue(struct list *list, struct list *queue, enum entry_state state,
+		    struct return_as as)
 {
+	struct list others;
 	struct list *at = NULL;
 
+	list_init(&others);
+	if (as.first)
+		list_move(&others, queue);
 	while ((at = list_shift(list)) != NULL) {
 		struct ledger_entry *entry = entry_of(at);
 
-		entry->doubt |= doubt;
+		entry->doubt |= as.doubt;
+		entry->suspect = as.suspect;
 		entry->state = state;
-		list_append(state == ENTRY_TO_RESERVE ? &ledger->to_reserve
-						      : &ledger->to_settle,
-			    at);
+		list_append(queue, at);
 	}
+	list_move(queue, &others);
 }
 
-static void requeue_all(struct ledger *ledger, struct batch *batch, bool doubt)
+static void requeue_all(struct ledger *ledger, struct batch *batch, struct return_as as)
 {
-	requeue(ledger, &batch->completions, ENTRY_TO_SETTLE, doubt);
-	requeue(ledger, &batch->releases, ENTRY_TO_SETTLE, doubt);
-	requeue(ledger, &batch->reserves, ENTRY_TO_RESERVE, doubt);
+	requeue(&batch->completions, &ledger->to_settle, ENTRY_TO_SETTLE, as);
+	requeue(&batch->releases, &ledger->to_settle, ENTRY_TO_SETTLE, as);
+	requeue(&batch->reserves, &ledger->to_reserve, ENTRY_TO_RESERVE, as);
 }
 
 /* The entry of that op_id, looked for from `at` on, around the list: rows come in nearly its order. */
@@ -214,13 +225,27 @@ static void settles_ended(struct ledger_link *link, struct pg_rows *rows, struct
 		entry_settled(ledger, entry_of(at), LEDGER_SETTLED);
 }
 
-static void committed(struct ledger *ledger, struct batch *batch)
+static bool suspect_first(const struct list *queue)
+{
+	return !list_empty(queue) && entry_of(queue->next)->suspect;
+}
+
+/* Batches grow again when what has failed together has gone, whichever row of it was the cause: else
+ * under load it would always meet others, and fail with them. */
+static void grow(struct ledger *ledger)
 {
 	size_t full = (size_t)ledger->settings->ledger.batch_max;
 
+	if (suspect_first(&ledger->to_settle) || suspect_first(&ledger->to_reserve))
+		return;
 	ledger->limit = ledger->limit * 2 < full ? ledger->limit * 2 : full;
 	if (ledger->limit == full)
 		ledger->settles_alone = false;
+}
+
+static void committed(struct ledger *ledger, struct batch *batch)
+{
+	grow(ledger);
 	ledger_write(ledger); /* before the results are worked on: the server need not wait */
 	pg_flush(batch->link->pg);
 	if (batch->settle_step >= 0)
@@ -265,8 +290,10 @@ static void give_up_row(struct ledger *ledger, struct batch *batch)
 
 	refuse_reserves(ledger, batch, "the ledger does not take this record");
 	list_move(&batch->completions, &batch->releases);
-	while ((at = list_shift(&batch->completions)) != NULL)
+	while ((at = list_shift(&batch->completions)) != NULL) {
+		unsettled_leave(ledger, entry_of(at));
 		entry_settled(ledger, entry_of(at), LEDGER_FENCED);
+	}
 }
 
 static void failed(struct ledger *ledger, struct batch *batch)
@@ -276,7 +303,7 @@ static void failed(struct ledger *ledger, struct batch *batch)
 	bool data = is_class(batch, "22") || is_class(batch, "23");
 
 	if (is(batch, "40P01") || is(batch, "40001")) {
-		requeue_all(ledger, batch, false);
+		requeue_all(ledger, batch, (struct return_as){ .first = true });
 		return;
 	}
 	log_error(ledger->who, "a batch of %zu rows failed: %s (SQLSTATE %s)", n,
@@ -284,7 +311,8 @@ static void failed(struct ledger *ledger, struct batch *batch)
 	if ((timed_out || data) && n > 1) {
 		ledger->limit = n / 2;
 		ledger->settles_alone = true;
-		requeue_all(ledger, batch, false);
+		requeue_all(ledger, batch,
+			    (struct return_as){ .first = true, .suspect = true });
 		return;
 	}
 	if (data) {
@@ -293,7 +321,7 @@ static void failed(struct ledger *ledger, struct batch *batch)
 	}
 	ledger->retry_at_ms = loop_now(ledger->loop) + LEDGER_RETRY_MS;
 	refuse_reserves(ledger, batch, timed_out ? "it is too slow" : "it refuses to write");
-	requeue_all(ledger, batch, false);
+	requeue_all(ledger, batch, (struct return_as){ 0 });
 	if (is(batch, "25006"))
 		pg_drop(batch->link->pg, "the server is read-only");
 	else if (is_class(batch, "26") || is_class(batch, "42") || is_class(batch, "0A"))
@@ -314,7 +342,7 @@ static void batch_done(struct pg_transaction *transaction)
 		failed(ledger, batch);
 		break;
 	case PG_LOST:
-		requeue_all(ledger, batch, true);
+		requeue_all(ledger, batch, (struct return_as){ .first = true, .doubt = true });
 		break;
 	}
 	mem_free(batch);

@@ -282,6 +282,7 @@ struct office *office_start(const struct settings *settings, const struct office
 		office->people = admin_ledger_new(office->loop, settings);
 	office->sweep = sweep_new(office->loop, office->metrics, settings);
 	office->lookup = lookup_new(office->loop, office->metrics, settings);
+	sweep_spool(office->sweep, view->spool);
 	failed = pthread_create(&office->thread, NULL, run, office);
 	if (failed) {
 		snprintf(why, 256, "cannot start the office's thread: %s", strerror(failed));

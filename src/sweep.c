@@ -16,7 +16,6 @@
 #include <assert.h>
 #include <stdio.h>
 
-#define WHO          "sweep"
 #define ROUND_MS     2000
 #define ATTENTION_MS 5000
 #define CLAIMS_MS    2000
@@ -24,6 +23,8 @@
 #define MINUTE_MS    INT64_C(60000)
 #define HOUR_MS      3600000
 #define DAYS_MS      600000
+#define SPOOL_MS     MINUTE_MS
+#define BACKENDS_MS  5000
 #define PAUSE_MS     1000 /* after a failure */
 #define CHUNK_MS     (10 * MINUTE_MS)
 
@@ -132,6 +133,14 @@ static bool send_one(struct sweep *sweep)
 		if (sweep_round_next(sweep))
 			return true;
 	}
+	if (is_due(sweep, &sweep->due.backends, BACKENDS_MS)) {
+		send_plain(sweep, JOB_BACKENDS, QUERY_sweep_backends);
+		return true;
+	}
+	if (is_due(sweep, &sweep->due.spool, SPOOL_MS))
+		sweep_spool_look(sweep);
+	if (sweep_spool_next(sweep))
+		return true;
 	if (is_due(sweep, &sweep->due.attention, ATTENTION_MS)) {
 		send_plain(sweep, JOB_ATTENTION, QUERY_sweep_attention);
 		return true;
@@ -163,6 +172,8 @@ static void next(struct sweep *sweep)
 		sooner(&at, sweep->due.claims);
 		sooner(&at, sweep->due.overdue);
 		sooner(&at, sweep->due.minute);
+		sooner(&at, sweep->due.backends);
+		sooner(&at, sweep->due.spool);
 	}
 	loop_timer(sweep->loop, &sweep->timer, at > now ? at - now : 0);
 }
@@ -214,6 +225,15 @@ static void claims_done(struct sweep *sweep, const struct pg_rows *rows)
 			    (uint64_t)pg_int(rows, row, 1));
 }
 
+static void backends_done(const struct pg_rows *rows)
+{
+	for (size_t row = 0; row < pg_rows_count(rows); row++)
+		log_warning(SWEEP_WHO,
+			    "backend %d was ended: for %d s it had waited for the rest of a "
+			    "transaction and blocked what it had locked",
+			    (int)pg_int(rows, row, 0), (int)pg_int(rows, row, 1));
+}
+
 static void take(struct sweep *sweep)
 {
 	struct pg_rows *const *rows = sweep->transaction.rows;
@@ -245,6 +265,12 @@ static void take(struct sweep *sweep)
 	case JOB_FINAL:
 		sweep_final_done(sweep);
 		break;
+	case JOB_SPOOL:
+		sweep_spool_done(sweep, rows[0]);
+		break;
+	case JOB_BACKENDS:
+		backends_done(rows[0]);
+		break;
 	case JOB_COUNT:
 		break;
 	}
@@ -264,18 +290,22 @@ static void failed(struct sweep *sweep)
 		[JOB_CLAIMS] = "looking for resends whose lease ran out",
 		[JOB_OVERDUE] = "looking for what is unknown for too long",
 		[JOB_FINAL] = "completing a record that was unknown for too long",
+		[JOB_SPOOL] = "settling an answer of ledger.spool",
+		[JOB_BACKENDS] = "looking for backends that hang",
 	};
 	char line[256];
 
 	snprintf(line, sizeof(line), "%s: %.200s", doing[sweep->job],
 		 sweep->transaction.message);
 	if (sweep->transaction.outcome == PG_FAILED && strcmp(line, sweep->said) != 0)
-		log_warning(WHO, "%s", line);
+		log_warning(SWEEP_WHO, "%s", line);
 	memcpy(sweep->said, line, sizeof(line));
 	if (sweep->job == JOB_MAKE_DAY || sweep->job == JOB_MAKE_MONTH)
 		sweep_make_failed(sweep);
 	else if (sweep->job == JOB_ROUND || sweep->job == JOB_SLOW)
 		sweep_stale_failed(sweep);
+	else if (sweep->job == JOB_SPOOL)
+		sweep_spool_failed(sweep);
 	else if (sweep->job == JOB_DAYS)
 		sweep_days_due(sweep, PAUSE_MS);
 	if (strcmp(sweep->transaction.sqlstate, "25006") == 0)
@@ -300,7 +330,7 @@ static void up(void *arg)
 {
 	struct sweep *sweep = arg;
 
-	sweep->due.days = 0;
+	sweep->due.days = sweep->due.spool = 0;
 	next(sweep);
 }
 
@@ -338,7 +368,7 @@ struct sweep *sweep_new(struct loop *loop, struct metrics *metrics,
 	struct pg_options options = {
 		.conninfo = maintenance ? maintenance : settings->ledger.conninfo,
 		.prepared = maintenance ? true : settings->ledger.prepared,
-		.who = WHO,
+		.who = SWEEP_WHO,
 		.up = up,
 		.arg = sweep
 	};
@@ -373,6 +403,11 @@ void sweep_free(struct sweep *sweep)
 	mem_free(sweep->retentions);
 	mem_free(sweep->days);
 	mem_free(sweep);
+}
+
+void sweep_spool(struct sweep *sweep, struct spool *spool)
+{
+	sweep->spool = spool;
 }
 
 void sweep_follow(struct sweep *sweep, const struct settings *settings)

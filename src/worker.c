@@ -29,7 +29,8 @@ struct worker {
 	pthread_mutex_t lock;        /* of `next` */
 	const struct settings *next; /* held; a reload that has not taken effect */
 	atomic_bool draining, ended;
-	bool drained; /* the listener has been told */
+	atomic_bool spool, spooled; /* as in worker.h */
+	bool drained;               /* the listener has been told */
 	atomic_size_t under_way;
 };
 
@@ -71,6 +72,14 @@ static void set_limits(struct worker *worker, const struct settings *settings)
 	services->bytes_max = share(settings->limits.bytes_in_flight, worker->workers);
 	if (settings->limits.waiters && !services->waiters_max)
 		services->waiters_max = 1;
+}
+
+/* Of what a worker may hold, a quarter may wait for a ledger that is away. */
+static void limit_ledger(struct worker *worker)
+{
+	struct services *services = &worker->services;
+
+	ledger_limit(services->ledger, services->in_flight_max / 4, services->bytes_max / 4);
 }
 
 /* --- the way of a request --- */
@@ -300,6 +309,7 @@ static void follow_settings(struct worker *worker)
 	listener_follow(worker->listener, &limits);
 	upstreams_follow(worker->services.upstreams, next, worker->workers);
 	ledger_follow(worker->services.ledger, next);
+	limit_ledger(worker);
 }
 
 static void publish(struct worker *worker)
@@ -313,6 +323,15 @@ static void publish(struct worker *worker)
 			      memory_order_relaxed);
 }
 
+/* The last thing before the process leaves with work under way. */
+static void spool_rest(struct worker *worker)
+{
+	if (!atomic_load(&worker->spool) || atomic_load(&worker->spooled))
+		return;
+	ledger_spool_rest(worker->services.ledger);
+	atomic_store(&worker->spooled, true);
+}
+
 static void turn(struct worker *worker)
 {
 	struct services *services = &worker->services;
@@ -323,6 +342,7 @@ static void turn(struct worker *worker)
 	upstreams_run(services->upstreams);                 /* forwards that ended */
 	listener_run(worker->listener);                     /* new requests, answers */
 	ledger_flush(services->ledger);                     /* one batch at most */
+	spool_rest(worker);
 	publish(worker);
 	log_flush();
 }
@@ -409,28 +429,37 @@ static void put_away(struct worker *worker)
 	mem_free(worker);
 }
 
-struct worker *worker_start(const struct settings *settings, unsigned index, unsigned workers,
-			    char why[256])
+static void start_ledger(struct worker *worker, const struct worker_start *start)
+{
+	struct services *services = &worker->services;
+
+	services->ledger =
+		ledger_new(worker->loop, services->metrics, start->settings, start->index);
+	ledger_spool(services->ledger, start->spool);
+	limit_ledger(worker);
+}
+
+struct worker *worker_start(const struct worker_start *start, char why[256])
 {
 	struct worker *worker = mem_alloc(sizeof(*worker));
 	struct services *services = &worker->services;
 
-	worker->index = index;
-	worker->workers = workers;
+	worker->index = start->index;
+	worker->workers = start->workers;
 	worker->loop = loop_new();
 	services->metrics = metrics_new();
-	if (!listen_at(worker, settings, why)) {
+	if (!listen_at(worker, start->settings, why)) {
 		metrics_free(services->metrics);
 		loop_free(worker->loop);
 		mem_free(worker);
 		return NULL;
 	}
 	pthread_mutex_init(&worker->lock, NULL);
-	settings_hold(settings);
-	set_limits(worker, settings);
+	settings_hold(start->settings);
+	set_limits(worker, start->settings);
 	services->upstreams = upstreams_new(worker->loop, services->metrics);
-	upstreams_follow(services->upstreams, settings, workers);
-	services->ledger = ledger_new(worker->loop, services->metrics, settings, index);
+	upstreams_follow(services->upstreams, start->settings, start->workers);
+	start_ledger(worker, start);
 	if (start_thread(worker))
 		return worker;
 	snprintf(why, 256, "a thread cannot be started: %s", strerror(errno));
@@ -456,6 +485,17 @@ void worker_drain(struct worker *worker)
 {
 	atomic_store(&worker->draining, true);
 	loop_wake(worker->loop);
+}
+
+void worker_spool(struct worker *worker)
+{
+	atomic_store(&worker->spool, true);
+	loop_wake(worker->loop);
+}
+
+bool worker_spooled(const struct worker *worker)
+{
+	return atomic_load(&worker->spooled) || atomic_load(&worker->ended);
 }
 
 bool worker_ended(const struct worker *worker)

@@ -404,6 +404,8 @@ static inline void set_up(void)
 	settings.ledger.timeout = 2000;
 	settings.ledger.connections = 1;
 	settings.ledger.batch_max = 256;
+	settings.limits.in_flight = 2000;
+	settings.limits.bytes_in_flight = 256L * 1024 * 1024;
 	memcpy(settings.fingerprint, "of the settings", 16);
 	scratch_do("TRUNCATE onceward.key, onceward.op, onceward.event, onceward.event_late, "
 		   "onceward.attention, onceward.identity, onceward.stop, onceward.receipt");

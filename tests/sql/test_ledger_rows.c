@@ -124,6 +124,105 @@ static void fail_first(const char *table, const char *sqlstate, int times)
 	scratch_do(sql);
 }
 
+/* Every batch is written down by whoever is let into it: what the batches were, in order. */
+static const char note_batches[] =
+	"DROP TABLE IF EXISTS batches; CREATE UNLOGGED TABLE batches (n serial, what text);"
+	"CREATE OR REPLACE FUNCTION note_batch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+	"INSERT INTO batches (what) SELECT TG_TABLE_NAME; RETURN NULL; END $$;"
+	"CREATE TRIGGER note AFTER INSERT ON onceward.op FOR EACH STATEMENT EXECUTE FUNCTION "
+	"note_batch();"
+	"CREATE TRIGGER note AFTER INSERT ON onceward.event FOR EACH STATEMENT EXECUTE "
+	"FUNCTION "
+	"note_batch()";
+
+static const char forget_batches[] = "DROP TRIGGER note ON onceward.op;"
+				     "DROP TRIGGER note ON onceward.event; DROP TABLE batches";
+
+/* One of each, in one batch. */
+static void settle_beside(struct attempt *a, struct attempt *b)
+{
+	result_set(a, SPAN("the body"));
+	settle(a, LEDGER_COMPLETE);
+	reserve(b);
+}
+
+START_TEST(after_a_failed_batch_the_ends_go_first_and_alone)
+{
+	static const char *const causes[] = { "22000", "23514", "55P03", "57014" };
+	struct attempt *a = won(ledger, "k1", "content"),
+		       *b = attempt_new(ledger, "k2", "content");
+
+	fail_first("op", causes[_i], 1);
+	scratch_do(note_batches);
+	settle_beside(a, b);
+	settled_is(a, LEDGER_SETTLED);
+	answered(b);
+	found_is(b, LEDGER_WON);
+	/* that of an op and an event together was rolled back */
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM batches"), 2);
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM batches AS a JOIN batches AS b "
+					"ON a.n < b.n WHERE a.what LIKE 'event%' AND b.what "
+					"LIKE 'op%'"),
+			 1);
+	ck_assert_int_eq(scratch_number("SELECT count(DISTINCT xmin::text) FROM batches"), 2);
+	log_says("a batch of 2 rows failed");
+	scratch_do(forget_batches);
+}
+END_TEST
+
+START_TEST(after_a_collision_the_same_batch_goes_again_whole)
+{
+	static const char *const collisions[] = { "40001", "40P01" };
+	struct attempt *a = won(ledger, "k1", "content"),
+		       *b = attempt_new(ledger, "k2", "content");
+
+	fail_first("op", collisions[_i], 2);
+	scratch_do(note_batches);
+	settle_beside(a, b);
+	settled_is(a, LEDGER_SETTLED);
+	answered(b);
+	found_is(b, LEDGER_WON);
+	ck_assert_int_eq(scratch_number("SELECT count(*) FROM batches"), 2);
+	ck_assert_int_eq(scratch_number("SELECT count(DISTINCT xmin::text) FROM batches"), 1);
+	scratch_do(forget_batches);
+	nothing_went_wrong();
+}
+END_TEST
+
+/* Halves meet at the row that is the cause, however many others come meanwhile. */
+START_TEST(under_load_a_row_that_is_not_taken_is_soon_alone)
+{
+	struct attempt *poison = NULL;
+	char key[32];
+	int failed = 0;
+
+	scratch_do(refuse);
+	scratch_do("CREATE TRIGGER refuse BEFORE INSERT ON onceward.op FOR EACH ROW WHEN "
+		   "(NEW.key = 'poison') EXECUTE FUNCTION refuse_row()");
+	for (int i = 0; i < 2000; i++) {
+		struct attempt *a = NULL;
+
+		snprintf(key, sizeof(key), i == 100 ? "poison" : "k%d", i);
+		a = attempt_new(ledger, key, "content");
+		if (i == 100)
+			poison = a;
+		reserve(a);
+		if (i % 20 == 0)
+			turn();
+		if (poison && is_answered(poison))
+			break;
+	}
+	answered(poison);
+	found_is(poison, LEDGER_UNAVAILABLE);
+	ck_assert_str_eq(poison->entry.why, "the ledger does not take this record");
+	for (const char *at = logged; (at = strstr(at, "rows failed")) != NULL; at++)
+		failed++;
+	ck_assert_int_le(failed, 10); /* that many halves make one of 1,024 */
+	TURN_UNTIL(ledger_busy(ledger) == 0);
+	rows_are("op", "key = 'poison'", 0);
+}
+END_TEST
+
 START_TEST(who_collides_with_others_goes_again_unseen)
 {
 	static const char *const collisions[] = { "40001", "40P01" };
@@ -296,6 +395,9 @@ int main(void)
 	tcase_add_test(t, a_poisoned_reservation_is_refused_alone);
 	tcase_add_test(t, a_reservation_without_a_day_is_refused_alone);
 	tcase_add_test(t, a_poisoned_settle_is_fenced_alone);
+	tcase_add_loop_test(t, after_a_failed_batch_the_ends_go_first_and_alone, 0, 4);
+	tcase_add_loop_test(t, after_a_collision_the_same_batch_goes_again_whole, 0, 2);
+	tcase_add_test(t, under_load_a_row_that_is_not_taken_is_soon_alone);
 	tcase_add_loop_test(t, who_collides_with_others_goes_again_unseen, 0, 2);
 	tcase_add_test(t, a_server_without_room_refuses_reservations_and_gets_settles_again);
 	tcase_add_test(t, a_record_that_cannot_be_read_is_unavailable_alone);

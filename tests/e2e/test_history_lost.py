@@ -1,0 +1,55 @@
+"""A ledger that has forgotten what it confirmed stops everything until a person has looked."""
+import os
+import shutil
+import time
+
+from harness import own_postgres, until
+
+STOPS = "SELECT reason FROM onceward.stop WHERE ended_at IS NULL AND operation IS NULL"
+
+
+@own_postgres
+def test_an_old_copy_that_is_put_back_stops_everything(t):
+    upstream, gateway = t.both(top={"workers": 1})
+    old = t.key()
+    assert gateway.post(old).status == 201
+    t.postgres.stop("fast")
+    kept = f"{t.postgres.directory}/kept"
+    data = f"{t.postgres.directory}/data"
+    shutil.copytree(data, kept, copy_function=shutil.copy2)
+    if t.postgres.user:
+        os.system(f"chown -R {t.postgres.user.pw_name} {kept}")
+    t.postgres.start()
+    gateway.wait_ready()
+    forgotten = t.key()
+    assert gateway.post(forgotten).status == 201
+    t.postgres.stop("fast")
+    shutil.rmtree(data)
+    os.rename(kept, data)
+    t.postgres.start()
+    until(lambda: t.rows(STOPS) == [["history_lost"]], 10, "the stop")
+    assert "confirmed records are missing" in gateway.log()
+
+    def asked(key):
+        response = gateway.post(key)
+        return None if response.code == "ledger_unavailable" else response
+    for key in (forgotten, t.key()):
+        refused = until(lambda key=key: asked(key), what="an answer")
+        assert (refused.status, refused.code) == (503, "operation_stopped"), refused
+    assert gateway.post(old).replayed, "what is there is told"
+    assert upstream.count(forgotten) == 1
+    t.rows("SELECT onceward.end_stops(NULL, NULL, 'a person', 'the difference is known')")
+    until(lambda: gateway.post(t.key()).status == 201, 5, "going on")
+
+
+@own_postgres
+def test_a_restart_of_the_server_stops_nothing(t):
+    _, gateway = t.both(top={"workers": 1})
+    for how in ("fast", "immediate"):
+        for _ in range(5):
+            assert gateway.post(t.key()).status == 201
+        t.postgres.stop(how)
+        t.postgres.start()
+        gateway.wait_ready()
+    time.sleep(0.5)
+    assert t.rows(STOPS) == []
