@@ -170,6 +170,54 @@ def test_a_refusal_while_the_ledger_is_away_frees_the_key_later(t):
     assert upstream.count(key) == 2
 
 
+def test_a_reservation_that_leaves_no_room_in_its_lease_is_given_back(t):
+    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "4s"}})
+    key = t.key()
+    lock = t.lock("key")
+    first = Later(lambda: gateway.post(key))
+    until(t.blocked, what="the reservation waiting for the lock")
+    time.sleep(1.8)  # a lease is 5 s, and a forward may take 3.5 s
+    lock.close()
+    response = first.result()
+    assert (response.status, response.code) == (503, "ledger_unavailable"), response
+    assert response.json()["may_have_executed"] is False and upstream.count(key) == 0
+    assert t.rows("SELECT kind FROM onceward.event") == [["4"]]
+    assert gateway.post(key).status == 201 and upstream.count(key) == 1
+
+
+def test_a_reservation_under_way_when_the_gateway_is_told_to_end_is_finished(t):
+    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "4s"}})
+    key = t.key()
+    lock = t.lock("key")
+    first = Later(lambda: gateway.post(key))
+    until(t.blocked, what="the reservation waiting for the lock")
+    gateway.term()
+    time.sleep(0.3)
+    lock.close()
+    assert first.result().status == 201 and upstream.count(key) == 1
+    assert gateway.process.wait(10) == 0
+
+
+@own_postgres
+def test_a_gateway_that_is_told_to_end_waits_for_the_ledger_to_take_what_is_left(t):
+    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "500ms"}},
+                               idempotency={"settle_wait": "300ms"})
+    key = t.key()
+    gate = upstream.gate(key)
+    first = Later(lambda: gateway.post(key))
+    gate.arrived()
+    t.postgres.stop("fast")
+    gate.open()
+    assert first.result().code == "idempotency_result_unknown"
+    gateway.term()
+    time.sleep(0.5)
+    assert gateway.process.poll() is None, "it waits"
+    t.postgres.start()
+    assert gateway.process.wait(10) == 0
+    gateway.start()
+    assert gateway.post(key).replayed and upstream.count(key) == 1
+
+
 @own_postgres
 def test_both_killed_while_the_upstream_works_the_record_is_unknown(t):
     upstream, gateway = t.both(top=SHORT, idempotency={"lease": "5s"})
