@@ -36,8 +36,7 @@ enum sweep_job {
 
 /* When a job, or a kind of pass, is due; loop's ms. */
 struct sweep_due {
-	int64_t days, round, attention, minute, hour, claims, overdue,
-		spool, backends;
+	int64_t days, round, attention, minute, hour, claims, overdue, spool, backends;
 };
 
 struct sweep {
