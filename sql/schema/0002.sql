@@ -93,7 +93,8 @@ BEGIN
 END $$;
 
 -- Something has happened that must not: no forward any more until a person has looked. An account of an
--- operation first; the third account makes it the whole operation. operation NULL: everything.
+-- operation first; the third account makes it the whole operation, but where an operator stops them, who
+-- can say what he means. operation NULL: everything.
 CREATE FUNCTION onceward.raise_stop(operation text, account bytea, reason text, detail text, raised_by text,
                                     op_id bigint DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -108,7 +109,7 @@ BEGIN
   END IF;
   INSERT INTO onceward.stop (operation, account, reason, detail, raised_by, op_id)
   VALUES (raise_stop.operation, raise_stop.account, raise_stop.reason, raise_stop.detail, raise_stop.raised_by, raise_stop.op_id);
-  IF raise_stop.account IS NOT NULL AND raise_stop.op_id IS NULL AND
+  IF raise_stop.account IS NOT NULL AND raise_stop.op_id IS NULL AND raise_stop.reason <> 'operator' AND
      (SELECT count(*) FROM onceward.stop AS s
       WHERE s.ended_at IS NULL AND s.op_id IS NULL AND s.reason = raise_stop.reason
         AND s.operation = raise_stop.operation) >= 3 THEN

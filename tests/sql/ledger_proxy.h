@@ -18,12 +18,17 @@ enum proxy_plan {
 };
 
 #define PAIRS_MAX 64
+#define POLLS     256U
 
 struct pair {
 	struct loop_watch client, server; /* fd -1: closed */
 	struct buf from_client, from_server;
 	bool started;   /* the first message of a client has no type */
 	unsigned ended; /* transactions, since the plan was made */
+	bool polls
+		[POLLS]; /* of those under way: it only asks what is stopped, which comes anytime */
+	bool polled, asked_more;
+	unsigned sent, answered;
 };
 
 static struct proxy {
@@ -86,12 +91,41 @@ static void carried_out(struct pair *pair)
 }
 
 /* Bind: an empty portal's name, then the statement's. */
-static void note_bound(const struct buf *buf)
+static bool is_poll(const char *message)
+{
+	return message[0] == 'B' && strcmp(message + 6, "stops_read") == 0;
+}
+
+static void note(struct pair *pair, const char *message)
 {
 	size_t n = strlen(proxy.bound);
 
-	if (buf->at[0] == 'B')
-		snprintf(proxy.bound + n, sizeof(proxy.bound) - n, "%s ", buf->at + 6);
+	if (message[0] == 'B' && !is_poll(message)) {
+		snprintf(proxy.bound + n, sizeof(proxy.bound) - n, "%s ", message + 6);
+		pair->asked_more = true;
+	}
+	pair->polled |= is_poll(message);
+	if (message[0] != 'S' && message[0] != 'Q')
+		return;
+	pair->polls[++pair->sent % POLLS] = pair->polled && !pair->asked_more;
+	pair->polled = pair->asked_more = false;
+}
+
+/* Does it hold a transaction, or a part of one, that is no poll? */
+static bool asks_more(const struct buf *buf)
+{
+	struct buf rest = *buf;
+	size_t len = 0;
+	bool poll = false;
+
+	while ((len = message(&rest, true)) > 0) {
+		if (rest.at[0] == 'B' && !is_poll(rest.at))
+			return true;
+		poll |= is_poll(rest.at);
+		rest.at += len;
+		rest.len -= len;
+	}
+	return !poll;
 }
 
 static void client_said(struct pair *pair)
@@ -99,13 +133,13 @@ static void client_said(struct pair *pair)
 	struct buf *buf = &pair->from_client;
 	size_t len = 0;
 
-	if (proxy.plan == PROXY_LOSE_REQUEST && pair->started) {
+	if (proxy.plan == PROXY_LOSE_REQUEST && pair->started && asks_more(buf)) {
 		carried_out(pair);
 		return;
 	}
 	while ((len = message(buf, pair->started)) > 0) {
 		if (pair->started)
-			note_bound(buf);
+			note(pair, buf->at);
 		pair->started = true;
 		if (pair->server.fd >= 0)
 			put_on(&pair->server, buf->at, len);
@@ -120,12 +154,16 @@ static void server_said(struct pair *pair)
 
 	while (pair->server.fd >= 0 && (len = message(buf, true)) > 0) {
 		bool end = buf->at[0] == 'Z';
-		bool lose = proxy.plan == PROXY_LOSE_REPLY && pair->ended >= proxy.skip;
+		bool poll = pair->polls[pair->answered % POLLS];
+		bool lose =
+			proxy.plan == PROXY_LOSE_REPLY && pair->ended >= proxy.skip && !poll;
 
 		if (!lose && pair->client.fd >= 0)
 			put_on(&pair->client, buf->at, len);
 		buf_skip(buf, len);
-		pair->ended += end;
+		pair->ended += end && !poll;
+		pair->answered +=
+			end; /* the first is the end of the beginning, which nobody asked for */
 		if (lose && end)
 			carried_out(pair);
 	}

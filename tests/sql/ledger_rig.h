@@ -343,7 +343,9 @@ static inline void unlock(struct pg_session *session)
 
 static inline void terminate_ours(void)
 {
-	scratch_do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " OURS);
+	/* one of an earlier look may just be going, and is not there any more */
+	scratch_do("SET client_min_messages = error;"
+		   "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " OURS);
 }
 
 /* For all sessions, those that run included. NULL: as before. */

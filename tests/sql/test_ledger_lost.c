@@ -19,6 +19,7 @@ static void set_up_both(void)
 	settings.ledger.conninfo = proxy.conninfo;
 	ledger = ledger_open();
 	ledger->renew_at_ms = direct->renew_at_ms = INT64_MAX; /* not in between */
+	ledger->history.look_at_ms = INT64_MAX;
 }
 
 static void tear_down_both(void)
@@ -33,7 +34,7 @@ static void was_cut(unsigned times)
 {
 	TURN_UNTIL(proxy.cuts == times);
 	TURN_UNTIL(ledger_state(ledger).up);
-	ledger->renew_at_ms = INT64_MAX;
+	ledger->renew_at_ms = ledger->history.look_at_ms = INT64_MAX;
 }
 
 /* A test has no time for the back-off. */

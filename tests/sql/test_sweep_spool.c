@@ -43,7 +43,7 @@ static void left_behind(struct attempt *a, enum ledger_outcome outcome)
 	ledgers[n_ledgers - 1] = NULL;
 	a->gone = 1; /* with its process */
 	a->entry.left = true;
-	scratch_do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " OURS);
+	terminate_ours();
 	unlock(session);
 	gauges[METRIC_unsettled_in_memory] = 0;
 	while (scratch_number("SELECT count(*) FROM pg_stat_activity WHERE " OURS) > 0)
