@@ -15,7 +15,7 @@
 struct lookup_target {
 	char *operation;
 	const struct route *route; /* NULL: it is not looked up any more */
-	unsigned asks;             /* under way */
+	unsigned asks;             /* under way, and one that is the list's own */
 	int said; /* a status, or how an asking ended, that the log has spoken of; 0: none */
 	/* the positive control; times of the loop's clock */
 	int64_t control_found_ms; /* when it last found what is there; or LOOKUP_NEVER */

@@ -36,7 +36,7 @@ int64_t lookup_lease_ms(const struct route *route)
 void lookup_target_release(struct lookup_target *target)
 {
 	assert(target->asks > 0);
-	if (--target->asks > 0 || target->route)
+	if (--target->asks > 0)
 		return;
 	mem_free(target->operation);
 	mem_free(target);
