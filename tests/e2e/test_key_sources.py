@@ -161,3 +161,18 @@ def test_a_packed_body_is_unpacked_for_its_key(t):
     other = send(gateway, gzip.compress(b'{"data": 2, "id": "evt_1"}'), packed)
     assert other.code == "idempotency_payload_mismatch", other
     assert len(upstream.arrivals) == 1
+
+
+def test_a_derived_key_is_one_for_each_account_operation_and_key(t):
+    derived = {"key": {"forward": "derived"}, "account": "behind"}
+    upstream, gateway = t.both(idempotency=derived)
+    sent = []
+    for account, key, target in (("a", "k1", "/v1/orders"), ("b", "k1", "/v1/orders"),
+                                 ("a", "k2", "/v1/orders")):
+        gateway.post(key, fields=[("X-Account", account)], target=target)
+        sent.append(upstream.arrivals[-1].all("Idempotency-Key"))
+    gateway.request("PUT", "/v1/orders/1", [("X-Account", "a"), ("Idempotency-Key", "k1")], b"")
+    sent.append(upstream.arrivals[-1].all("Idempotency-Key"))
+    assert all(len(values) == 1 and len(values[0]) >= 16 for values in sent), sent
+    assert len({values[0] for values in sent}) == 4, sent
+    assert not any("k1" in values[0] or "k2" in values[0] for values in sent)
