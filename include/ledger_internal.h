@@ -202,6 +202,15 @@ void ledger_write(struct ledger *ledger); /* batches for all idle connections */
 /* ledger_read.c */
 void ledger_read(struct ledger *ledger);
 
+/* ledger_record.c: a row of read_records, for the entry that asked. Its place in what was asked for
+ * stands in the first column. */
+#define RECORD_PLACE 0
+void record_found(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
+		  size_t row);
+/* Of an entry that lost its slot: is what stands there its own? */
+void record_checked(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
+		    size_t row);
+
 /* ledger_wait.c */
 void waiters_look_later(struct ledger *ledger, struct ledger_entry *entry);
 void waiters_wake(struct ledger *ledger, int64_t op_id);
