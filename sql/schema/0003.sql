@@ -58,7 +58,7 @@ WHERE c.relnamespace = 'onceward'::regnamespace AND c.relkind = 'r'
 
 -- The first day whose responses may still be there.
 CREATE FUNCTION onceward.first_day() RETURNS date LANGUAGE sql STABLE AS $$
-  SELECT coalesce(min(day), 'infinity') FROM onceward.part WHERE parent = 'event' AND attached
+  SELECT coalesce(min(day), '-infinity') FROM onceward.part WHERE parent = 'event' AND attached
 $$;
 
 CREATE FUNCTION onceward.place(block bigint) RETURNS tid LANGUAGE sql IMMUTABLE AS $$
