@@ -22,7 +22,7 @@ struct cli_args {
 	const char *status, *as_of;                                     /* of a report */
 	const char *header[CLI_HEADERS_MAX]; /* NAME: VALUE, as often as wanted; then NULL */
 	bool explain, print, json, help, version, reveal, all;
-	bool not_executed, apply, absent_is_proof;
+	bool not_executed, apply, absent_is_proof, dry_run;
 	const char *word[CLI_WORDS_MAX];
 	unsigned words;
 };
@@ -39,6 +39,8 @@ int cli_check(const struct cli_args *args);
 int cli_example(const struct cli_args *args);
 int cli_digest(const struct cli_args *args);
 int cli_migrate(const struct cli_args *args);
+int cli_purge(const struct cli_args *args);
+int cli_erase(const struct cli_args *args);
 int cli_operations_list(const struct cli_args *args);
 int cli_operations_adopt(const struct cli_args *args);
 int cli_operations_stop(const struct cli_args *args);

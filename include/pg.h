@@ -102,6 +102,9 @@ bool pg_up(const struct pg *pg);
  * (pg_flush) or when the socket's buffer takes them. A pg_end never blocks. */
 void pg_begin(struct pg *pg, struct pg_transaction *transaction);
 void pg_send(struct pg *pg, enum query query, const struct pg_params *params);
+/* A statement that stands in no file, because it names a partition, or needs to be outside of any
+ * transaction block (DETACH CONCURRENTLY, VACUUM): then it is the only one of its transaction. */
+void pg_send_text(struct pg *pg, const char *sql);
 void pg_end(struct pg *pg);
 void pg_flush(struct pg *pg);
 /* Ends the connection (a standby, a read-only server) and reconnects with back-off. */

@@ -49,6 +49,7 @@ static const struct option {
 	TEXT("--as-of", as_of, "TIME"),
 	FLAG("--not-executed", not_executed),
 	FLAG("--apply", apply),
+	FLAG("--dry-run", dry_run),
 	FLAG("--absent-is-proof", absent_is_proof),
 	FLAG("--reveal", reveal),
 	FLAG("--all", all),

@@ -80,7 +80,7 @@ static void completed(struct ledger *ledger, struct ledger_entry *entry, struct 
 	}
 	entry->stored = (struct http_answer){ .status = stored.status, .body = stored.body };
 	entry->retained = stored.body.at && !entry->expired;
-	if (pg_is_null(rows, row, R_HASH)) { /* its response went, by its time or by request */
+	if (!stored.body.at && pg_is_null(rows, row, R_HASH)) { /* it was taken away */
 		entry->retained = false;
 	} else if (entry->same == LEDGER_SAME &&
 		   !row_fits(ledger, entry, &stored, pg_bytes(rows, row, R_HASH))) {

@@ -283,17 +283,16 @@ static bool is_class(const struct batch *batch, const char *class)
 	return strncmp(batch->transaction.sqlstate, class, 2) == 0;
 }
 
-/* One row, by itself, and PostgreSQL does not take it. */
+/* One row, by itself, and PostgreSQL does not take it. An end whose day has gone in the meantime
+ * finds its place among the later slots; any other is refused there as well. */
 static void give_up_row(struct ledger *ledger, struct batch *batch)
 {
 	struct list *at = NULL;
 
 	refuse_reserves(ledger, batch, "the ledger does not take this record");
 	list_move(&batch->completions, &batch->releases);
-	while ((at = list_shift(&batch->completions)) != NULL) {
-		unsettled_leave(ledger, entry_of(at));
-		entry_settled(ledger, entry_of(at), LEDGER_FENCED);
-	}
+	while ((at = list_shift(&batch->completions)) != NULL)
+		entry_queue(ledger, entry_of(at), &ledger->to_late, ENTRY_TO_CONCLUDE);
 }
 
 static void failed(struct ledger *ledger, struct batch *batch)

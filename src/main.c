@@ -35,6 +35,12 @@ static const struct command commands[] = {
 	  "digest -c FILE --route \"METHOD PATH\" [--header \"NAME: VALUE\"]... [--json] BODY "
 	  "[BODY2]",
 	  "Show by what a request is compared, and what differs between two." },
+	{ "purge", 1, 0, "-c", "-c --dry-run", cli_purge, "purge -c FILE [--dry-run]",
+	  "Drop every day and key that is over, now; or say what would go." },
+	{ "erase", 1, 0, "-c --account --reason", "-c --account --reason --as --dry-run",
+	  cli_erase,
+	  "erase -c FILE --account ACCOUNT --reason TEXT [--dry-run] [--as WHO]",
+	  "Erase what is kept of an account but hashes; or say how many records that is." },
 	{ "operations list", 2, 0, "-c", "-c --json", cli_operations_list,
 	  "operations list -c FILE [--json]", "Show what the ledger holds of each operation." },
 	{ "operations adopt", 3, 0, "-c --reason", "-c --reason --as", cli_operations_adopt,

@@ -1,7 +1,7 @@
 /*
  * The back office: one thread and its turn, beside the workers.
  *
- * It owns the admin listener, the tokens and the sweep, each of which does its work in the turn.
+ * It owns the admin listener, the tokens, the sweep and the retention, each of which does its work in the turn.
  * Other threads only leave it a message (new settings, a drain, an end) and wake it. What /readyz
  * says is asked of the workers at the moment somebody asks, by their thread-safe views.
  *
@@ -14,6 +14,7 @@
 #include "listener.h"
 #include "log.h"
 #include "lookup.h"
+#include "retain.h"
 #include "sweep.h"
 
 #include <pthread.h>
@@ -33,6 +34,7 @@ struct office {
 	struct admin_ledger *people; /* their questions; NULL: nobody can ask */
 	struct sweep *sweep;
 	struct lookup *lookup;
+	struct retain *retain;
 	struct admin_tokens *tokens;
 	const struct settings *settings;
 	struct office_view view;
@@ -65,12 +67,14 @@ static void check_ledger(const struct office *office, struct admin_check *ledger
 static void check_days(const struct office *office, struct admin_check *check)
 {
 	int days = sweep_days_left(office->sweep);
+	const char *stopped = retain_stopped(office->retain);
 
 	check->ok = days >= 1;
 	if (days < 0)
 		snprintf(check->detail, sizeof(check->detail), "not yet known");
 	else
-		snprintf(check->detail, sizeof(check->detail), "%d days ahead", days);
+		snprintf(check->detail, sizeof(check->detail), "%d days ahead%s%s", days,
+			 stopped ? "; " : "", stopped ? stopped : "");
 }
 
 static void check_routes(const struct office *office, struct admin_check *check)
@@ -192,6 +196,7 @@ static void follow(struct office *office)
 		listener_follow(office->listener, &limits);
 	sweep_follow(office->sweep, settings);
 	lookup_follow(office->lookup, settings);
+	retain_follow(office->retain, settings);
 	settings_release(office->settings);
 	office->settings = settings;
 }
@@ -206,6 +211,7 @@ static void turn(struct office *office)
 		listener_run(office->listener);
 	sweep_flush(office->sweep);
 	lookup_run(office->lookup);
+	retain_flush(office->retain);
 	log_flush();
 }
 
@@ -252,6 +258,8 @@ static void office_free(struct office *office)
 		lookup_free(office->lookup);
 	if (office->sweep)
 		sweep_free(office->sweep);
+	if (office->retain)
+		retain_free(office->retain);
 	if (posted)
 		settings_release(posted);
 	admin_tokens_free(office->tokens);
@@ -283,6 +291,7 @@ struct office *office_start(const struct settings *settings, const struct office
 	office->sweep = sweep_new(office->loop, office->metrics, settings);
 	office->lookup = lookup_new(office->loop, office->metrics, settings);
 	sweep_spool(office->sweep, view->spool);
+	office->retain = retain_new(office->loop, office->metrics, settings, retain_clock_ms);
 	failed = pthread_create(&office->thread, NULL, run, office);
 	if (failed) {
 		snprintf(why, 256, "cannot start the office's thread: %s", strerror(failed));

@@ -84,6 +84,15 @@ void pg_send(struct pg *pg, enum query query, const struct pg_params *params)
 		pg_fail(pg, PQerrorMessage(pg->conn));
 }
 
+void pg_send_text(struct pg *pg, const char *sql)
+{
+	assert(pg->open && pg->open->steps < PG_STEPS_MAX);
+	pg->open->steps++;
+	if (pg->state == PG_UP &&
+	    PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1)
+		pg_fail(pg, PQerrorMessage(pg->conn));
+}
+
 void pg_end(struct pg *pg)
 {
 	assert(pg->open && pg->open->steps > 0);

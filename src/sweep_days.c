@@ -19,6 +19,8 @@
 /* A day that is older is nobody's but the retention's, which looks at it before it goes. */
 #define OLD_DAYS     2
 #define MARK_MS      INT64_C(600000)
+/* For so long a reservation may still belong to the day before; retention leaves it longer. */
+#define JUST_MS      INT64_C(1800000)
 
 static struct sweep_day *find(const struct sweep *sweep, int32_t day)
 {
@@ -79,7 +81,8 @@ void sweep_days_done(struct sweep *sweep, const struct pg_rows *rows)
 	sweep->round_at = n;
 	sweep->days_left = days_left(sweep);
 	metrics_set(sweep->metrics, METRIC_days_left, 0, sweep->days_left);
-	sweep->make_day = missing(sweep, sweep->today - 1);
+	sweep->make_day =
+		missing(sweep, (int32_t)((sweep_now(sweep) - JUST_MS) / SWEEP_DAY_MS));
 	sweep->make_month = 0;
 	sweep->made = false;
 }

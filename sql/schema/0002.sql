@@ -170,10 +170,11 @@ RETURNS void LANGUAGE sql SET enable_seqscan = off AS $$
   ON CONFLICT (op_id) DO UPDATE SET state = a.state
 $$;
 
--- Off the list again, where the record turns out to be in flight.
+-- Off the list again, where the record turns out to be in flight, or nothing but the list knows it.
 CREATE FUNCTION onceward.attention_unlock(op_id bigint, kind smallint, lease_left bigint) RETURNS void LANGUAGE sql AS $$
   DELETE FROM onceward.attention AS a
-  WHERE a.op_id = attention_unlock.op_id AND a.state = 1 AND a.slot = 0 AND (kind IS NULL OR (kind = 0 AND lease_left > 0))
+  WHERE a.op_id = attention_unlock.op_id AND a.state = 1 AND a.slot = 0
+    AND (kind IS NULL OR (kind = 0 AND (lease_left > 0 OR lease_left IS NULL)))
 $$;
 
 -- The end of the first attempt as nobody knows it. False: the attempt itself was faster. Where its day
@@ -210,7 +211,7 @@ BEGIN
   IF s.kind = 3 THEN
     RETURN s.slot;
   END IF;
-  IF s.kind IS NULL OR s.kind NOT IN (0, 1) OR s.lease_left > 0 THEN
+  IF s.kind IS NULL OR s.kind NOT IN (0, 1) OR s.lease_left > 0 OR s.lease_left IS NULL THEN -- NULL: its day is gone
     RETURN NULL;
   END IF;
   l.slot := s.slot + 1;
@@ -297,7 +298,8 @@ BEGIN
   PERFORM onceward.late_add(e);
 END $$;
 
--- The first attempt's own end, in its own slot. False: somebody was faster, or its day is gone.
+-- The first attempt's own end, in its own slot. False: somebody was faster. Its day is there: whoever has
+-- seen op holds that up, and event goes behind it.
 CREATE FUNCTION onceward.conclude_first(l onceward.event_late, day date, account bytea, operation bytea, key bytea)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -307,8 +309,6 @@ BEGIN
           l.receipt, l.note)
   ON CONFLICT (op_id, slot, expires_on) DO NOTHING;
   RETURN FOUND;
-EXCEPTION WHEN check_violation THEN
-  RETURN false;
 END $$;
 
 -- What follows from an end that was written: the list, the key, how long the rows stay.
@@ -441,7 +441,7 @@ BEGIN
   RETURN QUERY SELECT a.key_hash, a.account, a.operation, a.key FROM onceward.attention AS a WHERE a.op_id = facts_of.op_id;
   IF NOT FOUND THEN
     RETURN QUERY SELECT op.key_hash, op.account, op.operation, op.key FROM onceward.op AS op
-    WHERE op.op_id = facts_of.op_id AND op.expires_on = facts_of.day;
+    WHERE op.op_id = facts_of.op_id AND op.expires_on = facts_of.day AND op.account <> ''; -- '': erased
   END IF;
 END $$;
 

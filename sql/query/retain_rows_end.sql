@@ -1,0 +1,1 @@
+SELECT onceward.purge_rows_end($1::int8)

@@ -1,0 +1,1 @@
+SELECT onceward.retention_leave('vacuum', $1::int8, true)

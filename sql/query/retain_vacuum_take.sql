@@ -1,0 +1,1 @@
+SELECT onceward.retention_take('vacuum', $1::int8, 7200000)
