@@ -47,7 +47,7 @@ class Ask:
             what = f"no answer: {self.lost}"
         else:
             what = f"{self.status} {self.code or ('replay' if self.replayed else 'forwarded')}" \
-                   f" arrival {self.kept['X-Arrival']} {self.request_id} executed?" \
+                   f" arrival {self.kept.get('X-Arrival')} {self.request_id} executed?" \
                    f" {self.may_have_executed} {self.body[:60]!r}"
         return f"{self.began:.3f}-{self.ended:.3f} {self.gateway}" \
                f" {self.content[9:13]} -> {what}"
