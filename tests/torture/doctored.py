@@ -16,6 +16,7 @@ class Story:
     same key is refused. Bob's order, under the same key, is cut off and is unknown."""
 
     NAME, BOB = ("/hold", "ann", "key-1"), ("/hold", "bob", "key-1")
+    RESENT, DAY = ("/resend", "ann", "key-2"), "2026-01-01T00:00:00+00:00"
 
     def __init__(self):
         self.lines, self.asks, self.final, self.records, self.clock = [], [], {}, [], 0.0
@@ -61,9 +62,9 @@ class Story:
     def row(self, op_id, name, events, listed=False, lease_left=-5.0):
         self.records.append({
             "op": {"op_id": op_id, "operation": f"torture.{name[0][1:]}", "account": name[1],
-                   "key": name[2], "lease_left": lease_left, "created_at": "now"},
+                   "key": name[2], "lease_left": lease_left, "created_at": self.DAY},
             "events": {slot: {"slot": slot, "kind": kind, "status": status, "body": body,
-                              "at": "now", "lease_left": lease_left}
+                              "at": self.DAY, "lease_left": lease_left}
                        for slot, kind, status, body in events},
             "key": {"op_id": op_id}, "attention": {} if listed else None})
 
@@ -84,11 +85,21 @@ def sent_again_without_effect(s):
 
 def resent_too_often(s):
     for n in range(3, 9):
-        s.arrives(n, ("/resend", "ann", "key-2"), 500, effect=False)
+        s.arrives(n, s.RESENT, 500, effect=False)
+
+
+def resent_too_late(s):
+    s.row(3, s.RESENT, [(1, 3, None, None), (2, 1, None, None), (3, 2, 201, "{}")])
+    s.records[-1]["events"][2]["at"] = "2026-01-01T00:02:00+00:00"
 
 
 def resent_with_other_content(s):
-    s.arrives(3, s.BOB, 201, effect=False, content=CONTENTS[1])
+    s.arrives(3, s.RESENT, 201)
+    s.arrives(4, s.RESENT, 201, effect=False, content=CONTENTS[1])
+
+
+def sent_under_another_key(s):
+    s.arrives(3, ("/resend", "ann", "ann-key-1"), 201)
 
 
 def answer_of_another_account(s):
@@ -170,8 +181,8 @@ def told_unknown_held_completed(s):
 LIES = {
     "no_key_is_executed_twice": [executed_twice],
     "nothing_is_sent_again_that_was_not_refused_before_any_effect": [sent_again_without_effect],
-    "resends_stay_within_their_window_and_number": [resent_too_often],
-    "a_resend_carries_the_same_content": [resent_with_other_content],
+    "resends_stay_within_their_window_and_number": [resent_too_often, resent_too_late],
+    "what_is_sent_again_is_the_same": [resent_with_other_content, sent_under_another_key],
     "every_answer_is_the_upstreams_to_that_account_key_and_content": [
         answer_of_another_account, replay_with_another_field],
     "only_results_are_replayed_and_all_replays_are_equal": [two_results, refusal_replayed],

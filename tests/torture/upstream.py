@@ -110,9 +110,9 @@ class Upstream:
     async def act(self, n, arrival, writer):
         (_, before, executes, behind, status, how), dice = self.choose(arrival)
         await asyncio.sleep(dice.uniform(*before))
-        name = (arrival["account"], arrival["key"])
+        name = (arrival["path"], arrival["account"], arrival["key"])
         answer = {"status": status, "n": n, "padding": "." * SIZES.get(how, 0)}
-        if executes and arrival["path"] == "/resend" and name in self.executed:
+        if executes and name in self.executed and name[0] == "/resend":
             answer = self.executed[name]
             self.log("known", n=n, of=answer["n"])
         elif executes:
