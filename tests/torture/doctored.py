@@ -142,6 +142,12 @@ def last_answer_in_progress(s):
     s.final[s.BOB] = [s.hears(s.BOB, 503, "{}", "req_2", "idempotency_in_progress")]
 
 
+def crash_not_recovered_from(s):
+    name = ("/resend", "ann", "calm-1")
+    s.final[name] = [s.hears(name, 503, "{}", "req_3", "idempotency_result_unknown")
+                     for _ in range(2)]
+
+
 def lease_without_end(s):
     s.records[1]["events"], s.records[1]["op"]["lease_left"] = {}, 60.0
 
@@ -191,6 +197,7 @@ LIES = {
     "it_is_never_said_that_nothing_was_done_where_something_may_have_been": [effect_denied],
     "only_expected_refusals_are_given": [internal_error],
     "every_key_has_a_last_answer": [last_answer_in_progress],
+    "a_crash_is_recovered_from_where_the_route_says_how": [crash_not_recovered_from],
     "no_record_is_stuck_in_flight": [lease_without_end],
     "every_unknown_record_is_listed_and_no_other": [unknown_not_listed, completed_listed],
     "no_record_has_two_ends": [two_ends, slot_left_out],

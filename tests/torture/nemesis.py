@@ -15,7 +15,8 @@ class Nemesis:
         self.wires, self.seed = wires, seed
         self.stopping, self.log, self.died = threading.Event(), [], []
         hands = {"processes": (self.kill_gateway, self.kill_gateway, self.pause_gateway,
-                               self.pause_upstream, self.pause_gateway),
+                               self.pause_gateway, self.pause_upstream, self.drain_gateway,
+                               self.reload_gateway),
                  "postgres": (self.restart_postgres, self.pause_postgres, self.pause_backend,
                               self.pause_backend, self.end_backends),
                  "wires": (self.harm_wire,)}
@@ -51,13 +52,37 @@ class Nemesis:
 
     def kill_gateway(self, dice):
         gateway = dice.choice(self.gateways)
-        if gateway.process.poll() is not None:
-            self.died.append(f"{gateway.name} ended by itself ({gateway.process.returncode})")
+        self.look_at(gateway)
         gateway.kill()
         self.note(f"kill -9 {gateway.name}")
         time.sleep(dice.uniform(0, 0.8))
         gateway.start(ready=False)
         self.note(f"started {gateway.name}")
+
+    def drain_gateway(self, dice):
+        gateway = dice.choice(self.gateways)
+        self.look_at(gateway)
+        self.note(f"SIGTERM {gateway.name}")
+        gateway.term()
+        left = gateway.process.wait(20)
+        if left != 0:
+            self.died.append(f"{gateway.name} left with {left} on SIGTERM")
+        gateway.start(ready=False)
+        self.note(f"started {gateway.name}")
+
+    def reload_gateway(self, dice):
+        gateway = dice.choice(self.gateways)
+        self.note(f"SIGHUP {gateway.name}")
+        gateway.hup()
+
+    def look_at(self, gateway):
+        """Has it ended by itself? Then it has failed, and why stands in its log."""
+        if gateway.process.poll() is None:
+            return
+        said = [line for line in gateway.log().splitlines() if not line.startswith("{")]
+        self.died.append(f"{gateway.name} ended by itself ({gateway.process.returncode}): "
+                         f"{' '.join(said[-1:])}")
+        gateway.start(ready=False)
 
     def pause_gateway(self, dice):
         gateway = dice.choice(self.gateways)
@@ -105,3 +130,5 @@ class Nemesis:
         self.stopping.set()
         for thread in self.threads:
             thread.join(40)
+        for gateway in self.gateways:
+            self.look_at(gateway)
