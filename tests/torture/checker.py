@@ -17,6 +17,7 @@ MISMATCH = "idempotency_payload_mismatch"
 GONE = "idempotency_result_not_retained"
 EXPECTED = ELSEWHERE | {MISMATCH, GONE, "idempotency_in_progress", "idempotency_result_unknown",
                         "upstream_unreachable"}
+NEVER_AGAIN = {"/hold", "/deliver"}  # routes that send once whatever happens
 CLAIM, COMPLETED, UNKNOWN, RELEASED = 1, 2, 3, 4
 
 
@@ -100,15 +101,16 @@ class History:
 
     MAX_BODY, MAX_ATTEMPTS, WINDOW = 65536, 4, 15.0
 
-    def __init__(self, asks, arrivals, rows, final):
+    def __init__(self, asks, arrivals, rows, final, stops=()):
         self.asks, self.arrivals, self.rows = asks, arrivals, rows
+        self.stops = stops  # that were raised: reason and detail
         self.final = final  # the last answers: by key, one for each content
         self.by_name = collections.defaultdict(lambda: ([], [], []))
         # Whether an answer that ends with its connection is whole nobody can tell: it is no result.
         open_ended = {a.answer["body"] for a in arrivals
                       if a.answer and a.answer["how"] == "until-close"}
         for ask in asks:
-            ask.result = not ask.lost and not ask.code and ask.body not in open_ended
+            ask.result = ask.recorded and not ask.code and ask.body not in open_ended
         for place, things in enumerate((asks, arrivals, rows)):
             for thing in things:
                 self.by_name[thing.name][place].append(thing)
@@ -145,7 +147,7 @@ def no_key_is_executed_twice(h):
 
 def nothing_is_sent_again_that_was_not_refused_before_any_effect(h):
     for name, (_, arrivals, _) in h.by_name.items():
-        if name[0] != "/hold":
+        if name[0] not in NEVER_AGAIN:
             continue
         for earlier, later in zip(arrivals, arrivals[1:]):
             if not earlier.refused or later.at < earlier.answered_at:
@@ -266,7 +268,7 @@ def every_key_has_a_last_answer(h):
 
 def a_crash_is_recovered_from_where_the_route_says_how(h):
     for name, last in h.final.items():
-        if name[0] == "/hold" or not name[2].startswith("calm-"):
+        if name[0] in NEVER_AGAIN or not name[2].startswith("calm-"):
             continue
         asks = h.by_name[name][0]
         in_time = asks[1].ended < asks[0].began + h.WINDOW - 1  # a busy machine may be late
@@ -302,6 +304,11 @@ def a_key_stands_for_one_record_and_a_released_one_has_none(h):
             yield row.name, str(row)
 
 
+def no_operation_is_stopped(h):
+    for stop in h.stops:
+        yield ("everything",), f"a stop was raised: {stop}"
+
+
 def what_the_ledger_holds_is_what_the_upstream_said(h):
     for name, (_, arrivals, rows) in h.by_name.items():
         for row in rows:
@@ -335,5 +342,6 @@ CHECKS = (
     every_unknown_record_is_listed_and_no_other,
     no_record_has_two_ends,
     a_key_stands_for_one_record_and_a_released_one_has_none,
+    no_operation_is_stopped,
     what_the_ledger_holds_is_what_the_upstream_said,
 )

@@ -28,7 +28,7 @@ class Ask:
         self.gateway, self.began, self.ended = gateway, time.monotonic(), None
         self.status = self.body = self.lost = self.code = self.request_id = None
         self.replayed, self.kept, self.may_have_executed = False, {}, None
-        self.result = False  # is it one? The checker knows
+        self.result = self.recorded = False  # the checker knows whether it is one
 
     @property
     def name(self):
@@ -38,6 +38,7 @@ class Ask:
         self.status, self.body = response.status, response.body.decode("latin-1")
         self.code, self.replayed = response.field("Idempotency-Verdict"), response.replayed
         self.request_id = response.request_id
+        self.recorded = response.field("Idempotency-Recorded") != "false"
         self.kept = {name: response.field(name) for name in KEPT}
         if self.code:
             self.may_have_executed = json.loads(self.body).get("may_have_executed")
@@ -48,7 +49,7 @@ class Ask:
         else:
             what = f"{self.status} {self.code or ('replay' if self.replayed else 'forwarded')}" \
                    f" arrival {self.kept.get('X-Arrival')} {self.request_id} executed?" \
-                   f" {self.may_have_executed} {self.body[:60]!r}"
+                   f"{'' if self.recorded else ' NOT RECORDED'} {self.may_have_executed} {self.body[:60]!r}"
         return f"{self.began:.3f}-{self.ended:.3f} {self.gateway}" \
                f" {self.content[9:13]} -> {what}"
 

@@ -19,7 +19,8 @@ class Story:
     RESENT, DAY = ("/resend", "ann", "key-2"), "2026-01-01T00:00:00+00:00"
 
     def __init__(self):
-        self.lines, self.asks, self.final, self.records, self.clock = [], [], {}, [], 0.0
+        self.lines, self.asks, self.final, self.records, self.stops = [], [], {}, [], []
+        self.clock = 0.0
         body = self.arrives(1, self.NAME, 201)
         self.first = self.hears(self.NAME, 201, body, "req_1")
         self.second = self.hears(self.NAME, 201, body, "req_1", replayed=True)
@@ -51,7 +52,7 @@ class Story:
         ask = Ask(*name, content, "gateway")
         ask.began, ask.ended = self.tick(), self.tick()
         ask.status, ask.body, ask.request_id, ask.code = status, body, request_id, code
-        ask.replayed = replayed
+        ask.replayed, ask.recorded = replayed, True
         if code:
             ask.may_have_executed = json.loads(body).get("may_have_executed")
         else:
@@ -72,7 +73,8 @@ class Story:
         told = copy.deepcopy(self)
         file = io.StringIO("".join(json.dumps(line) + "\n" for line in told.lines))
         return checker.History(told.asks, checker.read_arrivals(file),
-                               [checker.Row(**record) for record in told.records], told.final)
+                               [checker.Row(**record) for record in told.records],
+                               told.final, told.stops)
 
 
 def executed_twice(s):
@@ -176,6 +178,10 @@ def completed_without_its_key(s):
     s.records[0]["key"] = None
 
 
+def stopped(s):
+    s.stops.append({"reason": "duplicate_effect"})
+
+
 def another_body_stored(s):
     s.records[0]["events"][1]["body"] = '{"arrival": 9}'
 
@@ -203,6 +209,7 @@ LIES = {
     "no_record_has_two_ends": [two_ends, slot_left_out],
     "a_key_stands_for_one_record_and_a_released_one_has_none": [
         released_with_its_key, completed_without_its_key],
+    "no_operation_is_stopped": [stopped],
     "what_the_ledger_holds_is_what_the_upstream_said": [
         another_body_stored, told_unknown_held_completed],
 }

@@ -34,6 +34,7 @@ ACTIONS = (
     (2, (0, 0.05), True, (0, 0), 201, "until-close"),
     (2, (0, 0.05), True, (0, 0), 201, "large"),
     (2, (0, 0.05), True, (0, 0), 201, "too-large"),
+    (1, (0, 0.05), True, (0, 0), 201, "too-large-half"),
     (2, (0, 0.05), True, (0, 0), 500, "whole"),
     (2, (0, 0.05), False, (0, 0), 503, "whole"),
     (2, (0, 0.05), False, (0, 0), 201, "reset"),  # says nothing, and did nothing
@@ -47,7 +48,7 @@ GOOD = (1, (0, 0.01), True, (0, 0), 201, "whole")
 # What a head that was cut off may tell
 PARTS = (("path", rb"^POST (\S+) "), ("key", rb"(?i)\r\nidempotency-key: *(\S+)\r\n"),
          ("account", rb"(?i)\r\nx-account: *(\S+)\r\n"))
-SIZES = {"large": 40000, "too-large": 100000}
+SIZES = {"large": 40000, "too-large": 100000, "too-large-half": 100000}
 
 
 class Upstream:
@@ -139,7 +140,7 @@ class Upstream:
             content = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
         elif how != "until-close":
             lines.append(f"Content-Length: {len(content)}")
-        if how == "half":
+        if how.endswith("half"):
             content = content[:len(content) // 2]
         writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
         await writer.drain()
