@@ -6,6 +6,7 @@
 #   make model           every state of the protocol, walked by spin; rules broken on purpose are noticed
 #   make sql             the ledger against a real PostgreSQL
 #   make e2e             real gateways, a real PostgreSQL, a scripted API; T=word: tests named so
+#   make torture         gateways, PostgreSQL and wires fail at random; SEED=N, TORTURE_SECONDS=300
 #   make lint            format, clang-tidy, cppcheck, shellcheck, layers, banned calls
 #   make check           lint, all tests, and the tests again under the sanitizers: what CI runs
 #   make run             a private PostgreSQL, a sample API, the gateway, and a first tour
@@ -16,15 +17,18 @@
 #   make help            this text
 #
 # CC=clang builds with clang. SAN=address,undefined or SAN=thread builds into a folder of its own.
-# WERROR=1 makes every warning an error.
+# WERROR=1 makes every warning an error. BROKEN=lease_releases builds, into a folder of its own, a
+# program that breaks its promise: some of its statements come from tests/torture/lease_releases/.
 
 CC      ?= cc
 PKGS    := libmicrohttpd libcurl libpq openssl jansson libconfig zlib
 SAN     ?=
 PREFIX  ?= /usr/local
 SECONDS ?= 60
+TORTURE_SECONDS ?= 300
+BROKEN  ?=
 comma   := ,
-B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(findstring clang,$(CC)),-clang)
+B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(findstring clang,$(CC)),-clang)$(if $(BROKEN),-broken-$(BROKEN))
 
 CFLAGS  += -std=gnu17 -O2 -g -pthread -fno-common -fno-omit-frame-pointer
 CFLAGS  += -fstack-protector-strong -fPIE
@@ -33,12 +37,15 @@ CFLAGS  += -Wformat=2 -Wvla -Wundef -Wpointer-arith -Wswitch-enum -Wcast-qual
 # gcc warns of paths that only a sanitizer's instrumentation has: no errors there.
 CFLAGS  += $(if $(WERROR),$(if $(SAN),,-Werror)) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
 CPPFLAGS += -Iinclude -I$(B) -D_GNU_SOURCE $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+CPPFLAGS += $(if $(BROKEN),'-DONCEWARD_BROKEN=" BROKEN: $(BROKEN)"')
 LDFLAGS += -pie -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN))
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
 
 SRC     := $(wildcard src/*.c)
 OBJ     := $(patsubst src/%.c,$(B)/%.o,$(filter-out src/main.c,$(SRC)))
 UNIT    := $(patsubst %.c,$(B)/%,$(notdir $(wildcard tests/unit/test_*.c tests/contract/test_*.c)))
+QUERIES := $(foreach query,$(wildcard sql/query/*.sql),\
+	$(or $(if $(BROKEN),$(wildcard tests/torture/$(BROKEN)/$(notdir $(query)))),$(query)))
 SQL     := $(patsubst tests/sql/%.c,$(B)/%,$(wildcard tests/sql/test_*.c))
 FUZZ    := $(patsubst tests/fuzz/%.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
@@ -55,8 +62,8 @@ $(B)/%.o: src/%.c $(B)/queries.def $(B)/schema.def | $(B)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # The SQL that the program sends is the SQL that people read: sql/ becomes two tables.
-$(B)/queries.def: $(wildcard sql/query/*.sql) scripts/sql-table | $(B)
-	scripts/sql-table QUERY sql/query/*.sql > $@.new && mv $@.new $@
+$(B)/queries.def: $(QUERIES) scripts/sql-table | $(B)
+	scripts/sql-table QUERY $(QUERIES) > $@.new && mv $@.new $@
 $(B)/schema.def: $(wildcard sql/schema/*.sql) scripts/sql-table | $(B)
 	scripts/sql-table SCHEMA sql/schema/*.sql > $@.new && mv $@.new $@
 
@@ -93,6 +100,9 @@ sql: $(SQL) $(B)/onceward
 e2e: $(B)/onceward
 	tests/e2e/run --onceward $(B)/onceward $(T)
 
+torture: $(B)/onceward
+	tests/torture/run --onceward $(B)/onceward --seconds $(TORTURE_SECONDS) $(if $(SEED),--seed $(SEED))
+
 lint: $(B)/onceward
 	@scripts/lint
 
@@ -115,6 +125,7 @@ fuzz: $(B)/queries.def $(B)/schema.def
 		build-fuzz/$(T) tests/regress/$(T)
 
 install: $(B)/onceward
+	$(if $(BROKEN),$(error a build with BROKEN set is for tests, and is not installed))
 	install -D -m 755 $(B)/onceward $(DESTDIR)$(PREFIX)/bin/onceward
 	install -D -m 644 gateway.conf.example $(DESTDIR)$(PREFIX)/share/doc/onceward/gateway.conf.example
 
@@ -124,6 +135,6 @@ help:
 clean:
 	rm -rf build build-*
 
-.PHONY: all test mutants model sql e2e lint check run bench fuzz install help clean
+.PHONY: all test mutants model sql e2e torture lint check run bench fuzz install help clean
 .SECONDARY:
 -include $(wildcard $(B)/*.d)

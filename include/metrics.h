@@ -6,7 +6,11 @@
 #pragma once
 #include "mem.h"
 
-#define ONCEWARD_VERSION "0.1.0"
+/* A build that breaks a promise on purpose, for tests of the tests, says so wherever it names itself. */
+#ifndef ONCEWARD_BROKEN
+#define ONCEWARD_BROKEN ""
+#endif
+#define ONCEWARD_VERSION "0.1.0" ONCEWARD_BROKEN
 
 enum metric {
 #define METRIC(name, kind, labels, help) METRIC_##name,
