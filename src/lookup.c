@@ -90,7 +90,7 @@ static void targets_make(struct lookup *lookup)
 	struct lookup_target **old = lookup->targets;
 	size_t n_old = lookup->n_targets;
 
-	lookup->targets = mem_alloc(sizeof(*lookup->targets) * (settings->n_routes + 1));
+	lookup->targets = mem_alloc(sizeof(struct lookup_target *) * (settings->n_routes + 1));
 	lookup->n_targets = lookup->first = 0;
 	for (size_t i = 0; i < n_old; i++)
 		old[i]->route = NULL;

@@ -189,7 +189,7 @@ static void send_return(struct lookup_ask *ask)
 static void send_conclude(struct lookup_ask *ask)
 {
 	const struct lookup_record *record = &ask->record;
-	struct lookup_result result = { 0 };
+	struct lookup_result result;
 	struct conclusion as = { .op_id = record->op_id,
 				 .day = record->day,
 				 .generation = record->generation,
