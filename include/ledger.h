@@ -72,23 +72,23 @@ struct ledger_entry {
 	enum ledger_found found;
 	enum ledger_same same;
 	const char *why;
-	char request_id[LEDGER_REQUEST_ID_BYTES]; /* of the record found; "" where none was */
-	int64_t expires_at;                       /* of the response: the same */
-	int64_t first_seen;                       /* seconds since 1970, PostgreSQL's clock */
-	int64_t completed_at;                     /* where COMPLETED */
-	int64_t age_ms;                           /* of the record, PostgreSQL's clock */
+	int64_t expires_at;   /* of the response, seconds since 1970, PostgreSQL's clock */
+	int64_t first_seen;   /* the same */
+	int64_t completed_at; /* the same; where COMPLETED */
+	int64_t age_ms;       /* of the record, PostgreSQL's clock */
 	/* where WON, the loop's clock: from before the reserve or the claim was sent */
 	int64_t lease_until_ms;
-	unsigned generation; /* of the record's last attempt; where WON this one's. From 1 on */
 	int64_t tried_ms; /* where UNKNOWN: since its last resend began; -1: there was none */
-	bool stale;       /* where UNKNOWN: no end of the first attempt is written */
-	struct span
-		forward_key; /* where WON, and key.forward is derived: what the upstream gets */
-	bool no_record;      /* where STOPPED: nothing stands under the key */
-	bool same_raw;       /* the request is the record's, byte for byte */
+	unsigned generation; /* of the record's last attempt; where WON this one's. From 1 on */
 	enum ledger_source source; /* where COMPLETED */
-	bool retained;             /* where COMPLETED: the response is in `stored` */
 	struct http_answer stored; /* status also where not retained but known; 0: not known */
+	/* where WON, and key.forward is derived: what the upstream gets */
+	struct span forward_key;
+	char request_id[LEDGER_REQUEST_ID_BYTES]; /* of the record found; "" where none was */
+	bool stale;     /* where UNKNOWN: no end of the first attempt is written */
+	bool no_record; /* where STOPPED: nothing stands under the key */
+	bool same_raw;  /* the request is the record's, byte for byte */
+	bool retained;  /* where COMPLETED: the response is in `stored` */
 
 	/* set before ledger_settle */
 	enum ledger_outcome outcome;
@@ -100,9 +100,21 @@ struct ledger_entry {
 	enum ledger_settled settled;
 
 	/* the ledger's */
-	struct list link;      /* in a queue, a batch or a read */
-	struct list busy_link; /* while the ledger works on it */
+	struct list link;            /* in a queue, a batch or a read */
+	struct list busy_link;       /* while the ledger works on it */
+	int64_t op_id, record_op_id; /* this request's own; that of the record found */
+	int32_t day, record_day;     /* partitions, days since 1970 */
+	int64_t asked_us;            /* when reserve, wait or settle was called */
+	int64_t sent_ms;             /* when the reserve first left; 0: not yet */
+	int64_t deadline_ms;
+	int64_t poll_at_ms, poll_every_ms;
+	int64_t lease_ends_ms; /* of the record found, as far as seen; the loop's clock */
+	size_t unsettled; /* bytes, while its exchange has gone and the ledger goes on; or 0 */
+	struct span fields;     /* `result.fields` as they stand in the row */
+	unsigned char hash[32]; /* of the row */
+	unsigned char key_hash[16];
 	int state;
+	unsigned tries;
 	bool left;      /* the exchange has its answer */
 	bool answered;  /* `done` was called for what was asked */
 	bool waiting;   /* asked by ledger_wait */
@@ -110,23 +122,11 @@ struct ledger_entry {
 	bool fenced;    /* settled by somebody else; its record is read */
 	bool stopped;   /* no forward for it: only what stands there is told */
 	bool sent;      /* what was asked of a record's later slots has left for PostgreSQL */
-	unsigned char key_hash[16];
-	int64_t op_id, record_op_id; /* this request's own; that of the record found */
-	int32_t day, record_day;     /* partitions, days since 1970 */
 	bool expired;
 	bool suspect; /* failed together with others: may be what the ledger does not take */
 	bool doubt;   /* a reply was lost: its row may be there already */
-	int64_t asked_us; /* when reserve, wait or settle was called */
-	int64_t sent_ms;  /* when the reserve first left; 0: not yet */
-	int64_t deadline_ms;
-	int64_t poll_at_ms, poll_every_ms;
-	int64_t lease_ends_ms; /* of the record found, as far as seen; the loop's clock */
 	bool looked_at_lease;
-	unsigned tries;
-	struct span fields;     /* `result.fields` as they stand in the row */
-	unsigned char hash[32]; /* of the row */
-	size_t unsettled; /* bytes, while its exchange has gone and the ledger goes on; or 0 */
-	bool spooled;     /* it is on disk as well, or will be */
+	bool spooled; /* it is on disk as well, or will be */
 };
 
 struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
