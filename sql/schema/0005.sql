@@ -3,6 +3,10 @@
 -- A lookup takes a lease on the attention row, asks outside of any transaction, and then contends for
 -- the record's next slot like a late answer (onceward.conclude). Whoever crashes with a lease is
 -- followed by somebody else when that has run out.
+--
+-- The list may have become long since it was last analysed: what takes its first few rows goes along an
+-- index whatever the statistics say (enable_bitmapscan and enable_sort are off inside). A plan that has
+-- to do without looks so dear that PostgreSQL would compile it, for half a second (jit is off inside).
 
 ALTER TABLE onceward.attention
   ADD COLUMN looks     integer     NOT NULL DEFAULT 0,  -- how often it was looked up
@@ -17,7 +21,7 @@ CREATE INDEX attention_silent ON onceward.attention (operation, created_at) WHER
 CREATE FUNCTION onceward.lookup_take(owner bigint, in_all integer, operations bytea[], leases_ms bigint[], most integer[])
 RETURNS TABLE (place integer, op_id bigint, day date, key_hash uuid, account bytea, key bytea, generation smallint,
                looks integer, lease_left bigint, not_found_ms bigint, request_id_key bytea)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   t record;
   n integer;
@@ -52,7 +56,7 @@ END $$;
 -- A lease is given back, where it still is this owner's. not_found: 1 it found nothing, and that
 -- counts; 0 it says nothing; -1 what was not found before does not count any more.
 CREATE FUNCTION onceward.lookup_return(owner bigint, op_id bigint, due_ms bigint, not_found smallint)
-RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS void LANGUAGE plpgsql SET jit = off SET enable_seqscan = off AS $$
 BEGIN
   UPDATE onceward.attention AS a
   SET lease_until = NULL, owner = NULL, due_at = now() + due_ms * interval '1 millisecond',
@@ -63,7 +67,7 @@ END $$;
 
 -- Somebody waits for these: they are due now, but no more often than once a second.
 CREATE FUNCTION onceward.lookup_poke(op_ids bigint[])
-RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS void LANGUAGE plpgsql SET jit = off SET enable_seqscan = off AS $$
 BEGIN
   UPDATE onceward.attention AS a
   SET due_at = greatest(now(), coalesce(a.looked_at + interval '1 second', now()))
@@ -79,7 +83,7 @@ END $$;
 -- ever appended to, so the newest rows of a day are in its last pages; at most 16 MiB are read.
 CREATE FUNCTION onceward.lookup_control(operation bytea, retention_ms bigint, age_ms bigint)
 RETURNS TABLE (op_id bigint, day date, account bytea, key bytea, request_id_key bytea)
-LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SET jit = off SET enable_seqscan = off AS $$
 DECLARE
   newest date := ((now() + retention_ms * interval '1 millisecond') AT TIME ZONE 'UTC')::date;
   part   regclass;
@@ -115,7 +119,7 @@ END $$;
 CREATE FUNCTION onceward.overdue(owner bigint, operations bytea[], deadlines_ms bigint[], finals smallint[])
 RETURNS TABLE (place integer, op_id bigint, day date, key_hash uuid, account bytea, key bytea, generation smallint,
                age_ms bigint, alert boolean, final boolean, request_id_key bytea)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   t record;
 BEGIN
@@ -150,7 +154,7 @@ END $$;
 -- Stops these operations where a record has become overdue since they were last stopped for that: who
 -- resumes one is not stopped again for what was there. Which ones were stopped now.
 CREATE FUNCTION onceward.stop_overdue(operations bytea[], deadlines_ms bigint[], raised_by text)
-RETURNS SETOF integer LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS SETOF integer LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   t record;
   since timestamptz;
