@@ -336,3 +336,19 @@ def test_a_report_of_thousands_is_applied_in_steps(t):
     assert "2000 of 2000" in done[2], done[2]
     assert t.rows("SELECT count(*) FROM onceward.audit") == [["2001"]]
     assert first
+
+
+@own_postgres
+def test_people_are_not_left_waiting_for_a_postgresql_that_hangs(t):
+    upstream, gateway = t.both(top=tokens(t))
+    _, name = unknown(gateway, upstream)
+    until(lambda: ask(gateway, "GET", f"/v1/records/{name}").status == 200, 5, "the ledger being asked")
+    t.postgres.pause()
+    began = time.monotonic()
+    results = together([lambda: ask(gateway, "GET", f"/v1/records/{name}")] * 20)
+    codes = sorted(r.code for r in results)
+    assert codes == ["ledger_unavailable"] * 16 + ["overloaded"] * 4, results
+    assert time.monotonic() - began < 25
+    assert gateway.admin("/healthz").status == 200
+    t.postgres.resume()
+    until(lambda: ask(gateway, "GET", f"/v1/records/{name}").status == 200, 20, "the ledger answering again")
