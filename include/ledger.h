@@ -80,14 +80,14 @@ struct ledger_entry {
 	/* where WON, the loop's clock: from before the reserve or the claim was sent */
 	int64_t lease_until_ms;
 	unsigned generation; /* of the record's last attempt; where WON this one's. From 1 on */
+	enum ledger_source source; /* where COMPLETED */
 	int64_t tried_ms; /* where UNKNOWN: since its last resend began; -1: there was none */
-	bool stale;       /* where UNKNOWN: no end of the first attempt is written */
 	struct span
 		forward_key; /* where WON, and key.forward is derived: what the upstream gets */
+	bool stale;          /* where UNKNOWN: no end of the first attempt is written */
 	bool no_record;      /* where STOPPED: nothing stands under the key */
 	bool same_raw;       /* the request is the record's, byte for byte */
-	enum ledger_source source; /* where COMPLETED */
-	bool retained;             /* where COMPLETED: the response is in `stored` */
+	bool retained;       /* where COMPLETED: the response is in `stored` */
 	struct http_answer stored; /* status also where not retained but known; 0: not known */
 
 	/* set before ledger_settle */
@@ -114,6 +114,7 @@ struct ledger_entry {
 	int64_t op_id, record_op_id; /* this request's own; that of the record found */
 	int32_t day, record_day;     /* partitions, days since 1970 */
 	bool expired;
+	bool spooled; /* it is on disk as well, or will be */
 	bool suspect; /* failed together with others: may be what the ledger does not take */
 	bool doubt;   /* a reply was lost: its row may be there already */
 	int64_t asked_us; /* when reserve, wait or settle was called */
@@ -126,7 +127,6 @@ struct ledger_entry {
 	struct span fields;     /* `result.fields` as they stand in the row */
 	unsigned char hash[32]; /* of the row */
 	size_t unsettled; /* bytes, while its exchange has gone and the ledger goes on; or 0 */
-	bool spooled;     /* it is on disk as well, or will be */
 };
 
 struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,

@@ -77,9 +77,9 @@ struct sweep {
 
 	int64_t writer;                /* whose rows ours are */
 	struct sweep_overdue *overdue; /* what was found, until it is dealt with; or NULL */
-	struct spool *spool;      /* NULL: none */
-	char spooled[SPOOL_NAME]; /* the file of the job */
-	size_t spool_left;        /* files that are not settled yet */
+	struct spool *spool;           /* NULL: none */
+	char spooled[SPOOL_NAME];      /* the file of the job */
+	size_t spool_left;             /* files that are not settled yet */
 };
 
 int64_t sweep_now(const struct sweep *sweep); /* ms since 1970, PostgreSQL's clock */
