@@ -307,6 +307,8 @@ static void forward(struct exchange *x)
 			    x->idempotency->metrics_operation, 1);
 	forward_prepare(&x->served, call, true);
 	forward_key(call, &x->idempotency->key, x->entry.key, x->entry.forward_key);
+	if (x->idempotency->recovery.contract == RECOVERY_LOOKUP)
+		forward_reference(call, span_of(x->entry.request_id), x->entry.generation);
 	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
 	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
 	call->held_anyway = keep;

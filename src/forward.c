@@ -10,8 +10,9 @@
 
 #include <assert.h>
 
-/* Room for what is added to a request's own fields: Via, three X-Forwarded-*, Accept-Encoding, Host. */
-#define FIELDS_ADDED 8
+/* Room for what is added to a request's own fields: Via, three X-Forwarded-*, Accept-Encoding, Host, the
+ * key, what a look-up asks for. */
+#define FIELDS_ADDED 12
 
 /* A small share of a small memory may not go to answers alone. */
 static size_t answer_room(const struct services *services)
@@ -205,6 +206,14 @@ void forward_key(struct upstream_call *call, const struct key_settings *settings
 	fields->n = n;
 	if (one.name.len)
 		http_add(fields, one.name, one.value);
+}
+
+void forward_reference(struct upstream_call *call, struct span request_id, unsigned generation)
+{
+	http_add(&call->fields, SPAN("X-Onceward-Request-Id"), request_id);
+	http_add(&call->fields, SPAN("X-Onceward-Attempt-Id"),
+		 arena_format(call->arena, "%.*s.%u", (int)request_id.len, request_id.at,
+			      generation));
 }
 
 /* Fields by which the gateway itself speaks to the client. */

@@ -32,7 +32,7 @@ static struct {
 	enum ledger_found told;  /* what a fenced settle said */
 	enum ledger_same same;
 	enum recovery allowed;
-	bool ruled, resend, twice, delivers, no_record;
+	bool ruled, resend, twice, delivers, no_record, referred;
 	unsigned resends, questions;
 	bool retained, close_delimited;
 	enum upstream_end end;

@@ -57,6 +57,7 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	note('F');
 	assert(call->start_by_ms == 60000); /* begun by then, it ends within its lease */
 	assert(now.key_forwarded);
+	assert(now.referred == (idempotency.recovery.contract == RECOVERY_LOOKUP));
 	assert(call->drop_over && call->held_anyway == 4);
 	assert(call->answer_max ==
 	       (now.minor && !now.seen_whole && !now.resend ? 4 : FORWARD_ANSWER_MAX));
@@ -111,6 +112,14 @@ void forward_key(struct upstream_call *call, const struct key_settings *key_sett
 	assert(call->arena == served->request.arena && key_settings == &idempotency.key);
 	assert(span_equal(key, SPAN("k")));
 	now.key_forwarded = true;
+}
+
+void forward_reference(struct upstream_call *call, struct span request_id, unsigned generation)
+{
+	(void)request_id;
+	assert(call->arena == served->request.arena && generation == 1U + now.resend);
+	assert(!now.twice);
+	now.referred = true;
 }
 
 enum outcome outcome_of(const struct idempotency_settings *settings_,

@@ -348,7 +348,9 @@ static void walk_one(void)
 	idempotency.wait = decide(2) ? 5000 : 0;
 	services.waiters_max = decide(2);
 	now.twice = decide(2);
-	idempotency.recovery.contract = now.twice ? RECOVERY_AT_LEAST_ONCE : RECOVERY_HOLD;
+	idempotency.recovery.contract = now.twice   ? RECOVERY_AT_LEAST_ONCE
+					: decide(2) ? RECOVERY_LOOKUP
+						    : RECOVERY_RESEND;
 	now.delivers = decide(2);
 	idempotency.on_settle_failure =
 		now.delivers ? SETTLE_FAILURE_DELIVER : SETTLE_FAILURE_REFUSE;

@@ -114,6 +114,23 @@ def test_what_was_done_before_the_reset_is_found_and_replayed(t):
     assert gateway.post(key, body=b"{}").code == "idempotency_payload_mismatch"
 
 
+def test_an_api_may_be_asked_by_the_names_that_the_forward_brought_along(t):
+    book, gateway = stage(t, {"lookup_path": PATH + "{attempt_id}"})
+    key, names = t.key(), []
+
+    def act(turn):
+        names.append((turn.arrival.field("X-Onceward-Request-Id"),
+                      turn.arrival.field("X-Onceward-Attempt-Id")))
+        book.commit(names[0][1])
+        return turn.reset()
+    book.upstream.on(key, act)
+    first = unknown(gateway, key)
+    request_id = first.json()["logical_request_id"]
+    assert names == [(request_id, request_id + ".1")]
+    until(lambda: gateway.post(key).status == 200, 10, "it being found")
+    assert book.upstream.count(key) == 1
+
+
 def test_it_is_looked_up_in_the_background_without_a_retry(t):
     book, gateway = stage(t)
     key = t.key()
