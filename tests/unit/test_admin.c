@@ -364,6 +364,7 @@ START_TEST(who_may_look_may_not_change)
 		{ "POST", "/v1/operations/pay/stop", 403, 400 },
 		{ "POST", "/v1/operations/pay/resume", 403, 400 },
 		{ "POST", "/v1/operations/pay/adopt", 403, 400 },
+		{ "POST", "/v1/accounts/erase", 403, 400 },
 		{ "POST", "/v1/records", 405, 405 },
 		{ "GET", "/v1/records/", 404, 404 },
 		{ "GET", "/v1/records/a/b", 404, 404 },
