@@ -50,3 +50,4 @@ struct http_answer admin_operations_list(struct asked *asked);
 struct http_answer admin_operations_stop(struct asked *asked);
 struct http_answer admin_operations_resume(struct asked *asked);
 struct http_answer admin_operations_adopt(struct asked *asked);
+struct http_answer admin_accounts_erase(struct asked *asked);

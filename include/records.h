@@ -103,6 +103,8 @@ void records_resume(struct arena *arena, struct span operation, struct span acco
 		    const struct actor *actor, struct records_call *call);
 void records_adopt(struct arena *arena, const struct idempotency_settings *operation,
 		   const struct actor *actor, struct records_call *call);
+void records_erase(struct arena *arena, struct span account, bool dry_run,
+		   const struct actor *actor, struct records_call *call);
 void records_audit(const struct actor *actor, struct span action, struct span about,
 		   struct records_call *call);
 /* {"operations": [...]}: those of the ledger, those of the settings, and what concerns all. */

@@ -41,6 +41,7 @@ static const struct endpoint {
 	{ "POST", "/v1/operations/{}/stop", ADMIN_OPERATOR, admin_operations_stop },
 	{ "POST", "/v1/operations/{}/resume", ADMIN_OPERATOR, admin_operations_resume },
 	{ "POST", "/v1/operations/{}/adopt", ADMIN_OPERATOR, admin_operations_adopt },
+	{ "POST", "/v1/accounts/erase", ADMIN_OPERATOR, admin_accounts_erase },
 };
 
 struct http_answer admin_refuse(const struct asked *asked, enum problem problem,

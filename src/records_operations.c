@@ -68,6 +68,15 @@ void records_adopt(struct arena *arena, const struct idempotency_settings *opera
 	};
 }
 
+void records_erase(struct arena *arena, struct span account, bool dry_run,
+		   const struct actor *actor, struct records_call *call)
+{
+	*call = (struct records_call){ QUERY_accounts_erase,
+				       { records_hex(arena, account), actor->who, actor->reason,
+					 dry_run ? SPAN("true") : SPAN("false") },
+				       4 };
+}
+
 void records_audit(const struct actor *actor, struct span action, struct span about,
 		   struct records_call *call)
 {
