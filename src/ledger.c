@@ -82,8 +82,11 @@ void entry_settled(struct ledger *ledger, struct ledger_entry *entry,
 		entry->settled = settled;
 	if (settled == LEDGER_SETTLED && entry->generation == 1)
 		history_ended(ledger, entry);
+	if (settled == LEDGER_SETTLED && entry->outcome == LEDGER_COMPLETE)
+		metrics_add(ledger->metrics, METRIC_stored_bytes_total, 0,
+			    entry->fields.len + entry->result.body.len);
 	unsettled_end(ledger, entry);
-	waiters_wake(ledger, entry->op_id);
+	waiters_wake(ledger, entry->generation > 1 ? entry->record_op_id : entry->op_id);
 	entry_conclude(ledger, entry);
 }
 

@@ -355,3 +355,13 @@ def test_where_the_route_says_so_an_answer_is_delivered_that_is_not_recorded_yet
     t.postgres.start()
     again = until(lambda: (r := gateway.post(key)).status == 201 and r, 15)
     assert again.replayed and again.body == response.body and upstream.count(key) == 1
+
+
+def test_what_is_stored_is_counted(t):
+    upstream, gateway = t.both()
+    key = t.key()
+    upstream.on(key, answer(201, b"x" * 1000))
+    assert gateway.post(key).status == 201
+    assert 1000 < gateway.metric("stored_bytes_total") < 1200
+    gateway.post(key)
+    assert gateway.metric("stored_bytes_total") < 1200, "a replay stores nothing"
