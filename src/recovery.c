@@ -10,6 +10,10 @@
 #define GAP_MS     INT64_C(1000)
 #define GAP_MAX_MS INT64_C(60000)
 
+/* Each thread knows PostgreSQL's clock to within a round trip, so that to one of them the record of
+ * another may be from the near future. */
+#define CLOCKS_APART_MS INT64_C(5000)
+
 /* Between the last resend and the next one. */
 static int64_t gap_after(unsigned generation)
 {
@@ -26,7 +30,7 @@ static struct recovery_ruling resend(const struct recovery_settings *settings,
 	int64_t left =
 		record->tried_ms < 0 ? 0 : gap_after(record->generation) - record->tried_ms;
 
-	if (!record->same_raw || record->age_ms < 0 ||
+	if (!record->same_raw || record->age_ms < -CLOCKS_APART_MS ||
 	    record->age_ms >= settings->resend_window ||
 	    record->generation >= settings->max_attempts)
 		return (struct recovery_ruling){ RECOVER_HELD, 0 };
