@@ -86,12 +86,13 @@ static const char *cause_of(const struct exchange *x, enum ledger_outcome outcom
 
 	if (call->cause || outcome == LEDGER_COMPLETE)
 		return call->cause;
+	if (call->close_delimited)
+		return "the upstream's answer ended with its connection";
 	if (x->judged)
 		return x->judged;
 	if (outcome == LEDGER_RELEASE)
 		return "the upstream's status says that nothing was done";
-	return call->close_delimited ? "the upstream's answer ended with its connection"
-				     : "the upstream's status does not say whether it was done";
+	return "the upstream's status does not say whether it was done";
 }
 
 void exchange_forwarded(struct upstream_call *call)
