@@ -68,8 +68,18 @@ static void reserve_anew(struct ledger *ledger, struct ledger_entry *entry)
 	entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
 }
 
-static void answered(struct ledger *ledger, struct ledger_entry *entry, int64_t result)
+/* A later result is kept from its own time on. */
+static void note_expiry(struct ledger_entry *entry, const struct pg_rows *rows)
 {
+	if (!pg_is_null(rows, 0, 1))
+		entry->expires_at = pg_int(rows, 0, 1);
+}
+
+static void answered(struct ledger *ledger, struct ledger_entry *entry,
+		     const struct pg_rows *rows)
+{
+	int64_t result = pg_int(rows, 0, 0);
+
 	if (claims(entry)) {
 		if (result == 1)
 			entry_won(ledger, entry);
@@ -81,6 +91,7 @@ static void answered(struct ledger *ledger, struct ledger_entry *entry, int64_t 
 		else
 			look(ledger, entry);
 	} else if (result == CONCLUDED) {
+		note_expiry(entry, rows);
 		entry_settled(ledger, entry, LEDGER_SETTLED);
 	} else {
 		if (result == CONCLUDED_NO_RECORD)
@@ -125,8 +136,7 @@ static void late_done(struct pg_transaction *transaction)
 	switch (transaction->outcome) {
 	case PG_COMMITTED:
 		if (pg_int(transaction->rows[STEP_CONFIRMED], 0, 0)) {
-			answered(ledger, late->entry,
-				 pg_int(transaction->rows[STEP_ANSWERED], 0, 0));
+			answered(ledger, late->entry, transaction->rows[STEP_ANSWERED]);
 			break;
 		}
 		session_not_durable(late->link);

@@ -434,6 +434,13 @@ BEGIN
   RAISE EXCEPTION 'record % changes all the time', conclude.op_id USING ERRCODE = 'serialization_failure';
 END $$;
 
+-- Until when the response of a record's later result is kept, in seconds since 1970; NULL: it has none.
+CREATE FUNCTION onceward.late_expires(op_id bigint) RETURNS bigint LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  RETURN (SELECT CASE WHEN l.kind = 2 THEN extract(epoch FROM l.expires_at)::bigint END FROM onceward.event_late AS l
+          WHERE l.op_id = late_expires.op_id AND l.slot > 0 ORDER BY l.slot DESC LIMIT 1);
+END $$;
+
 -- Whose record it is, from the list or from its day; no row: neither has it.
 CREATE FUNCTION onceward.facts_of(op_id bigint, day date)
 RETURNS TABLE (key_hash uuid, account bytea, operation bytea, key bytea) LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
