@@ -8,6 +8,7 @@ Crashes need no points of failure in the program: a neighbour is held (an upstre
 answer, a lock on a table, a stopped backend of PostgreSQL), and then the gateway or PostgreSQL
 is killed in the state that is wanted.
 """
+import collections
 import contextlib
 import glob
 import itertools
@@ -347,6 +348,14 @@ def never():
     return act
 
 
+def commit(then):
+    """Does what it was asked for, which is counted by key, and then what `then` says."""
+    def act(turn):
+        turn.upstream.commit(turn.arrival.key)
+        return then(turn)
+    return act
+
+
 class Gate:
     """An action that waits until the test opens it."""
 
@@ -374,15 +383,21 @@ class Upstream:
         self.lock = threading.Lock()
         self.arrivals, self.partial = [], []
         self.plans, self.default = {}, answer()
+        self.executed = collections.Counter()
+        self.door = None  # what is done with a connection before anything is read; True: go on
         self.stopped = threading.Event()
         self.connections, self.made = itertools.count(1), itertools.count(1)
-        self.open_sockets = set()
+        self.open_sockets, self.crowd = set(), []
         self.listener = None
         self.accept_again()
 
     def number(self):
         with self.lock:
             return next(self.made)
+
+    def commit(self, key):
+        with self.lock:
+            self.executed[key] += 1
 
     def on(self, key, *actions):
         """What to do with the next arrivals of this key (or path); later ones get the default."""
@@ -414,13 +429,34 @@ class Upstream:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def accept_again(self):
+    def accept_again(self, room=None):
+        """Listens (anew). `room`: how much the kernel takes of what nobody reads."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if room:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         listener.bind(("127.0.0.1", self.port))
         listener.listen(512)
         self.listener = listener
         threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def let_nobody_in(self):
+        """A queue that is full: connecting has no end, until .let_them_in()."""
+        self.refuse()
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind(("127.0.0.1", self.port))
+        self.listener.listen(0)
+        for _ in range(4):
+            self.crowd.append(socket.socket())
+            self.crowd[-1].setblocking(False)
+            self.crowd[-1].connect_ex(("127.0.0.1", self.port))
+
+    def let_them_in(self):
+        """After .let_nobody_in()."""
+        for sock in (*self.crowd, self.listener):
+            sock.close()
+        self.accept_again()
 
     def accept(self, listener):
         while True:
@@ -436,6 +472,8 @@ class Upstream:
         raw_socket = sock
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.door and not self.door(self, sock):
+                return
             if self.tls:
                 sock = self.tls.wrap_socket(sock, server_side=True)
             number, buffer = next(self.connections), b""
