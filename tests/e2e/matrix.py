@@ -6,16 +6,17 @@ contradict each other, that is an error here.
 import json
 import time
 
-from harness import until
+from harness import together, until
 
-WORDS = {0: "in flight", 1: "claimed", 2: "completed", 3: "unknown", 4: "released"}
+WORDS = {0: "in flight", 1: "claimed", 2: "completed", 3: "unknown", 4: "released", 5: "stale"}
 
 
 def records(t, key):
     """All records that this key had, the last one last: (word, cause, its late slots)."""
     found = t.rows(f"""
 SELECT json_build_object(
-  'kind', (SELECT s.kind FROM onceward.state_of(o.op_id, o.expires_on) AS s),
+  'kind', (SELECT CASE WHEN s.kind < 2 AND s.lease_left <= 0 THEN 5 ELSE s.kind END
+           FROM onceward.state_of(o.op_id, o.expires_on) AS s),
   'keyed', EXISTS (SELECT FROM onceward.key AS k WHERE k.op_id = o.op_id),
   'first', (SELECT json_build_object('kind', kind, 'note', convert_from(note, 'UTF8'))
             FROM onceward.event AS e WHERE e.op_id = o.op_id AND e.slot = 1),
@@ -42,6 +43,11 @@ def one(row):
 
 
 def is_problem(response, status, code, may_have_executed):
+    is_told(response, status, code, may_have_executed)
+    assert response.request_id == response.json().get("logical_request_id"), response
+
+
+def is_told(response, status, code, may_have_executed):
     assert (response.status, response.code) == (status, code), response
     problem = response.json()
     assert problem["type"] == f"urn:onceward:problem:{code}" and problem["status"] == status
@@ -49,7 +55,6 @@ def is_problem(response, status, code, may_have_executed):
     assert problem["may_have_executed"] is may_have_executed, problem
     assert response.field("Idempotency-Verdict") == code
     assert response.field("Cache-Control") == "no-store"
-    assert response.request_id == problem.get("logical_request_id"), response
     assert not response.replayed and response.field("Idempotency-Expires") is None
     assert int(response.field("Retry-After")) >= 1, response
 
@@ -80,6 +85,30 @@ def is_not_kept(response, status):
     assert (response.status, response.code) == (410, "idempotency_result_not_retained"), response
     assert response.json()["original_status"] == status and response.json()["retry"] == "never"
     assert response.json()["may_have_executed"] is True
+
+
+CONTRACTS = {
+    "hold": {},
+    "resend": {"key": {"forward": "client"}, "recovery": {"contract": "resend"}},
+    "resent": {"key": {"forward": "client"}, "recovery": {"contract": "resend"}},
+    "at_least_once": {"recovery": {"contract": "at_least_once"}},
+    "lookup": {"recovery": {"contract": "lookup", "lookup_path": "/by-key/{key}"}},
+}
+
+
+def retry_gets(record, contract, done):
+    """What a retry gets, by what the record says and by the contract; `done`: what a look-up finds."""
+    if record == "completed":
+        return "replay"
+    if record == "released" or contract in ("resend", "resent"):
+        return "executes"
+    return "looked up" if contract == "lookup" and done else "held"
+
+
+def each(plays, step):
+    """Takes all of them this step further, at once."""
+    for play, error in zip(plays, together([getattr(play, step) for play in plays])):
+        assert not isinstance(error, Exception), f"{play}, {step}: {error!r}"
 
 
 def asked_until_known(ask, seconds=15):

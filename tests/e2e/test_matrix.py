@@ -14,7 +14,7 @@ from typing import Callable
 
 import matrix
 from harness import (SLOW, Gateway, after, answer, close, commit, merged, never, raw, raw_then_reset,
-                     reset, together, until)
+                     reset, until)
 
 CREATED = b"HTTP/1.1 201 Created\r\n"
 SIZED = CREATED + b"Content-Length: 2\r\n\r\n{}"
@@ -249,15 +249,6 @@ TLS = (
 
 # ---------------------------------------------------------------------------- the stage
 
-CONTRACTS = {
-    "hold": {},
-    "resend": {"key": {"forward": "client"}, "recovery": {"contract": "resend"}},
-    "resent": {"key": {"forward": "client"}, "recovery": {"contract": "resend"}},
-    "at_least_once": {"recovery": {"contract": "at_least_once"}},
-    "lookup": {"recovery": {"contract": "lookup", "lookup_path": "/by-key/{key}"}},
-}
-
-
 def identities(t):
     """A CA that the gateway believes, and what servers may have: its file, and contexts by name."""
     def openssl(*words):
@@ -305,7 +296,7 @@ def set_up(t, row):
                                           "request": {"max_body": "8MiB", "body": "raw"}})
     routes = [{"match": f"POST /v1/{name}", "upstream": "orders",
                "idempotency": merged(common, {"operation": f"orders.{name}", **changes})}
-              for name, changes in CONTRACTS.items()]
+              for name, changes in matrix.CONTRACTS.items()]
     return upstream, t.gateway(upstream, routes=routes, top={"upstreams": {"orders": orders}})
 
 
@@ -323,6 +314,9 @@ class Play:
             self.record = "released"
         if contract == "resent":
             self.record = "completed" if self.stored and row.whole else "unknown"
+
+    def __str__(self):
+        return self.contract
 
     def ask(self):
         return self.gateway.post(self.key, self.row.body, target=f"/v1/{self.contract}")
@@ -363,14 +357,8 @@ class Play:
             assert late == [], late
 
     def answer_of_a_retry(self):
-        """What the retry gets, by the state of the record and the contract."""
-        if self.record == "completed":
-            return "replay" if self.row.kept else "not kept"
-        if self.record == "released" or self.contract in ("resend", "resent"):
-            return "executes"
-        if self.contract == "lookup" and self.row.done:
-            return "looked up"
-        return "held"
+        what = matrix.retry_gets(self.record, self.contract, self.row.done)
+        return "not kept" if what == "replay" and not self.row.kept else what
 
     def again(self):
         if self.contract == "resent" and self.record == "unknown":
@@ -412,27 +400,20 @@ class Play:
 
 def play(t, row):
     upstream, gateway = set_up(t, row)
-    plays = [Play(t, row, upstream, gateway, contract) for contract in CONTRACTS]
-
-    def each(step, at_once=True):
-        calls = [getattr(play, step) for play in plays]
-        for contract, error in zip(CONTRACTS, together(calls) if at_once else [c() for c in calls]):
-            assert not error, f"{contract}, {step}: {error!r}"
-
-    each("begin")
+    plays = [Play(t, row, upstream, gateway, contract) for contract in matrix.CONTRACTS]
+    matrix.each(plays, "begin")
     row.breaks(upstream)
-    each("meet")
-    for step in ("check_first", "check_record"):
-        each(step)
+    for step in ("meet", "check_first", "check_record"):
+        matrix.each(plays, step)
     row.mends(upstream)
-    each("again")
-    each("check_retry")
+    for step in ("again", "check_retry"):
+        matrix.each(plays, step)
     if row.record == "unknown" and not row.done:
         until(lambda: gateway.metric("lookups_total", result="not_found"), 10, "a look-up")
         matrix.is_held(plays[-1].ask())
 
 
-def test_of(row):
+def promise_of(row):
     def test(t):
         play(t, row)
     return test
@@ -440,4 +421,4 @@ def test_of(row):
 
 for _row in (*STATUSES, *ANSWERS, *CUTS, *UNREACHABLE, *TLS):
     assert f"test_matrix_{_row.says}" not in globals(), _row.says
-    globals()[f"test_matrix_{_row.says}"] = test_of(_row)
+    globals()[f"test_matrix_{_row.says}"] = promise_of(_row)
