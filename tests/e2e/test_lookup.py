@@ -495,6 +495,20 @@ def test_an_operation_stops_when_a_result_is_unknown_for_too_long(t):
     assert not t.rows(stops), "who resumes it is not stopped again for the same record"
 
 
+def test_under_a_stop_it_is_looked_up_all_the_same(t):
+    book, gateway = stage(t)
+    key = t.key()
+    book.lookup = answer(503, b"{}")
+    book.commit_then_reset(key)
+    unknown(gateway, key)
+    t.rows("SELECT onceward.raise_stop('orders.create', NULL, 'operator', 'a test', 'me')")
+    until(lambda: gateway.post(t.key()).code == "operation_stopped", 5, "the stop")
+    book.lookup = None
+    until(lambda: not t.rows("SELECT op_id FROM onceward.attention"), 15, "it being found")
+    assert gateway.post(key).field("Idempotency-Recovered") == "lookup"
+    assert book.executed(key) == 1
+
+
 def test_nothing_is_asked_or_said_of_what_is_settled_in_time(t):
     book, gateway = stage(t, {"deadline": "2s"})
     keys = [t.key() for _ in range(5)]

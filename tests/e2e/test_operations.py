@@ -1,5 +1,7 @@
 """What is stopped, resumed and adopted, and by whom (CONTRACT 9, 15, 17)."""
 import json
+import os
+import pwd
 import time
 
 from harness import merged, until
@@ -38,7 +40,8 @@ def test_a_stop_by_command_is_obeyed_by_all_gateways_until_it_is_resumed(t):
         until(lambda g=gateway: g.post(t.key()).status == 201, 5, "the operation going on")
     code, out, _ = command(t, first, "operations", "resume", "orders.create", "--reason", "fixed")
     assert code == 0 and "nothing is stopped" in out
-    assert [r[0] for r in audit(t, "action")] == ["stop", "resume"]
+    me = pwd.getpwuid(os.getuid()).pw_name
+    assert audit(t, "action, who, reason") == [["stop", me, "a bug in prices"], ["resume", "ada", "fixed"]]
 
 
 def test_a_stop_over_http_may_be_for_one_account(t):

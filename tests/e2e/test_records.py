@@ -127,6 +127,9 @@ def test_what_may_not_be_resolved_is_refused_with_what_stands_there(t):
     response = ask(gateway, "POST", f"/v1/records/{done.request_id}/resolve", final)
     assert (response.status, response.code) == (409, "record_conflict"), response
     assert response.json()["state"] == "completed" and response.json()["source"] == "attempt"
+    code, out, error = command(t, gateway, "records", "resolve", done.request_id, "--not-executed",
+                               "--evidence", "x")
+    assert code == 1 and "completed" in out + error, (out, error)
     key = t.key()
     gate = upstream.gate(key)
     under_way = Later(lambda: gateway.post(key))
@@ -286,15 +289,18 @@ def test_a_report_settles_what_is_unknown(t):
     assert gateway.post(keys[1]).status == 410
     code, out, _ = command(t, gateway, *reconcile, "--apply")
     assert json.loads(out)["counts"] == {"same": 3, "provider_only": 1, "ledger_only": 2}, out
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 0))
     time.sleep(1.1)
+    early = ("--apply", "--absent-is-proof", "--as-of", "2020-01-01T00:00:00Z")
+    code, out, error = command(t, gateway, *reconcile, *early)
+    assert code == 0 and "absent" not in json.loads(out)["counts"], "tried later than the report"
+    assert gateway.post(keys[2]).code == "idempotency_result_unknown", "nothing was said of it"
     code, out, error = command(t, gateway, *reconcile, "--apply", "--absent-is-proof", "--as-of",
                                time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-    assert code == 0 and json.loads(out)["counts"]["absent"] == 2, (out, error, now)
+    assert code == 0 and json.loads(out)["counts"]["absent"] == 2, (out, error)
     upstream.on(keys[2], answer(201))
     assert gateway.post(keys[2]).status == 201 and upstream.count(keys[2]) == 2
     assert [r[0] for r in audit(t, "action")] == \
-        ["resolve", "resolve", "reconcile", "reconcile", "resolve", "resolve", "reconcile"]
+        ["resolve"] * 2 + ["reconcile"] * 3 + ["resolve"] * 2 + ["reconcile"]
 
 
 def test_doubles_in_a_report_are_told_and_left_alone(t):

@@ -29,7 +29,8 @@ def test_enforced_answers_say_which_request_they_belong_to(t):
     before = int(time.time())
     first, replay = gateway.post(key), gateway.post(key)
     assert first.request_id.startswith("req_") and replay.request_id == first.request_id
-    assert first.field("Idempotent-Replayed") is None
+    assert first.field("Idempotent-Replayed") is None and replay.replayed
+    assert replay.field("Idempotency-Expires") == first.field("Idempotency-Expires")
     assert abs(DATE(replay.field("Idempotency-First-Seen")).timestamp() - before) < 30
     expires = DATE(first.field("Idempotency-Expires")).timestamp()
     assert abs(expires - before - 3600) < 60, first
@@ -85,9 +86,13 @@ def test_locations_that_name_the_upstream_become_relative(t):
     upstream, gateway = t.both()
     key = t.key()
     upstream.on(key, answer(201, b"{}", [
-        ("Location", f"http://127.0.0.1:{upstream.port}/v1/orders/7?x=1")]))
+        ("Location", f"http://127.0.0.1:{upstream.port}/v1/orders/7?x=1"),
+        ("Link", f"<http://127.0.0.1:{upstream.port}/v1/orders/8>; rel=next, "
+                 "<http://elsewhere.example/v1>; rel=help")]))
     for response in (gateway.post(key), gateway.post(key)):
         assert response.field("Location") == "/v1/orders/7?x=1", response
+        assert response.field("Link") == \
+            "</v1/orders/8>; rel=next, <http://elsewhere.example/v1>; rel=help", response
 
 
 def test_another_content_under_the_same_key_is_refused(t):

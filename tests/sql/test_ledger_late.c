@@ -358,6 +358,18 @@ START_TEST(a_second_receipt_of_one_record_stops_the_account)
 	found_is(first, LEDGER_COMPLETED);
 	rows_are("stop", "true", 0); /* the same receipt is no sign of anything */
 
+	first = won(ledger, "k3", "content");
+	leases_run_out();
+	a = found(ledger, "k3", "content", LEDGER_UNKNOWN);
+	claimed(a, LEDGER_WON);
+	result_set(a, SPAN("resent"));
+	a->entry.receipt = SPAN("/orders/5");
+	settled(a, LEDGER_COMPLETE);
+	result_set(first, SPAN("late"));
+	settle(first, LEDGER_COMPLETE);
+	settled_is(first, LEDGER_FENCED);
+	rows_are("stop", "true", 0); /* nor is one that is not there */
+
 	first = won(ledger, "k2", "content");
 	leases_run_out();
 	a = found(ledger, "k2", "content", LEDGER_UNKNOWN);
