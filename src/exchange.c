@@ -308,6 +308,8 @@ static void forward(struct exchange *x)
 	forward_prepare(&x->served, call, true);
 	forward_key(call, &x->idempotency->key, x->entry.key, x->entry.forward_key);
 	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
+	if (x->entry.begin_by_ms && x->entry.begin_by_ms < call->start_by_ms)
+		call->start_by_ms = x->entry.begin_by_ms;
 	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
 	call->held_anyway = keep;
 	call->drop_over = true;
