@@ -228,6 +228,9 @@ BEGIN
   END IF;
   UPDATE onceward.attention AS a SET state = 3, slot = l.slot, claim_until = NULL, cause = 'lease ran out'
   WHERE a.op_id = settle_unknown.op_id;
+  IF s.kind = 1 AND onceward.answer_before(settle_unknown.op_id, l.slot) THEN
+    RETURN NULL;
+  END IF;
   RETURN l.slot;
 END $$;
 
@@ -267,7 +270,9 @@ BEGIN
   IF s.generation = claim.generation - 1 THEN
     base := onceward.settle_unknown(claim.op_id, claim.day, claim.writer);
   END IF;
-  IF base IS NULL THEN
+  IF base IS NULL THEN -- somebody was faster: an answer perhaps, and then nobody waits for anything
+    SELECT * INTO s FROM onceward.state_of(claim.op_id, claim.day);
+    DELETE FROM onceward.attention AS a WHERE a.op_id = claim.op_id AND s.kind IN (2, 4);
     PERFORM onceward.attention_unlock(claim.op_id, s.kind, s.lease_left);
     RETURN 0;
   END IF;
@@ -328,9 +333,40 @@ BEGIN
   IF l.kind = 2 AND l.receipt IS NOT NULL AND receipt_unique THEN
     PERFORM onceward.add_receipts(ARRAY[l.op_id], ARRAY[account], ARRAY[operation], ARRAY[l.receipt], ARRAY[tombstone_ms]);
   END IF;
+  IF l.kind = 2 AND l.source < 2 AND EXISTS (
+       SELECT FROM onceward.event_late AS e
+       WHERE e.op_id = l.op_id AND e.slot < 0 AND e.kind = 2 AND e.receipt <> l.receipt) THEN
+    PERFORM onceward.raise_stop(convert_from(operation, 'SQL_ASCII'), account, 'duplicate_effect',
+      'two different receipts came for record ' || l.op_id, 'gateway');
+  END IF;
   IF l.kind = 4 THEN
     DELETE FROM onceward.key AS k WHERE k.key_hash = concluded.key_hash AND k.op_id = l.op_id;
   END IF;
+END $$;
+
+-- An answer to an earlier attempt, that came while a resend was under way, counts when that has ended without
+-- one, in slot `slot`: it goes into the next. False: there is none.
+CREATE FUNCTION onceward.answer_before(op_id bigint, slot smallint) RETURNS boolean
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+  l onceward.event_late;
+  a onceward.attention;
+BEGIN
+  SELECT * INTO l FROM onceward.event_late AS e
+  WHERE e.op_id = answer_before.op_id AND e.slot < 0 AND e.kind = 2 AND e.source = 0 ORDER BY e.slot DESC LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  SELECT * INTO a FROM onceward.attention AS t WHERE t.op_id = answer_before.op_id;
+  l.slot := answer_before.slot + 1;
+  l.expires_at := clock_timestamp() + (l.expires_at - l.at);
+  l.keep_until := clock_timestamp() + (l.keep_until - l.at);
+  l.hash := onceward.row_hash(a.account, a.operation, a.key, l.op_id, l.slot, l.status, l.headers, l.body);
+  IF NOT onceward.late_add(l) THEN
+    RETURN false;
+  END IF;
+  PERFORM onceward.concluded(l, a.key_hash, a.account, a.operation, false, 0);
+  RETURN true;
 END $$;
 
 -- An end that comes after the record has one.
@@ -360,7 +396,7 @@ END $$;
 -- came late, what a lookup found, what an operator knows. What comes back:
 --   1 it is what the record says now (or said already, by the same writer about the same attempt)
 --   2 the record was completed before: kept as evidence; another receipt raises duplicate_effect
---   3 a resend is under way: kept as evidence
+--   3 a resend is under way: kept as evidence. Or there was one, of which a release says nothing
 --   4 the record was released before: kept as evidence; an effect raises late_effect, unless `quiet`
 --   5 the attempt may still be running: nothing was done
 --   6 there is no such record
@@ -401,9 +437,17 @@ BEGIN
     END IF;
     IF s.kind = 1 AND NOT own AND s.lease_left > 0 THEN
       IF conclude.kind = 2 THEN
-        l.keep_until := 'infinity'; l.expires_at := 'infinity';
         PERFORM onceward.keep_evidence(l);
+        IF l.receipt IS NOT NULL AND conclude.receipt_unique THEN
+          PERFORM onceward.add_receipts(ARRAY[l.op_id], ARRAY[conclude.account], ARRAY[conclude.operation], ARRAY[l.receipt],
+                                        ARRAY[conclude.tombstone_ms]);
+        END IF;
       END IF;
+      RETURN 3;
+    END IF;
+    -- That one attempt did nothing says nothing of a later one; and a later one nothing of the first.
+    IF conclude.kind = 4 AND (s.generation > conclude.generation AND conclude.generation > 0
+                              OR conclude.source = 0 AND conclude.generation > 1) THEN
       RETURN 3;
     END IF;
     IF s.kind = 0 AND conclude.source = 0 AND conclude.generation = 1 THEN
@@ -429,7 +473,7 @@ BEGIN
     END IF;
     CONTINUE WHEN NOT onceward.late_add(l);
     PERFORM onceward.concluded(l, conclude.key_hash, conclude.account, conclude.operation, conclude.receipt_unique, conclude.tombstone_ms);
-    RETURN 1;
+    RETURN CASE WHEN l.kind = 3 AND onceward.answer_before(l.op_id, l.slot) THEN 2 ELSE 1 END;
   END LOOP;
   RAISE EXCEPTION 'record % changes all the time', conclude.op_id USING ERRCODE = 'serialization_failure';
 END $$;
