@@ -112,6 +112,8 @@ void record_found(struct ledger *ledger, struct ledger_entry *entry, struct pg_r
 	if (!entry->fenced) /* else it is its own attempt's */
 		entry->generation = (unsigned)pg_int(rows, row, R_GENERATION);
 	entry->tried_ms = pg_is_null(rows, row, R_TRIED) ? -1 : pg_int(rows, row, R_TRIED);
+	if (entry->tried_ms < 0 && !pg_is_null(rows, row, R_TRIED))
+		entry->tried_ms = 0; /* it began behind this transaction's back */
 	entry->stale = false;
 	if (pg_is_null(rows, row, R_KIND) || pg_int(rows, row, R_KIND) == EVENT_CLAIM) {
 		no_end(ledger, entry, rows, row);
@@ -150,7 +152,8 @@ void record_checked(struct ledger *ledger, struct ledger_entry *entry, struct pg
 
 	if (ours)
 		entry_settled(ledger, entry, LEDGER_SETTLED);
-	else if (entry->outcome == LEDGER_COMPLETE) /* it is evidence, and may still decide */
+	else if (entry->outcome != LEDGER_RELEASE) /* it may still decide, is evidence, or was
+						      listed for nothing */
 		entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CONCLUDE);
 	else
 		entry_fenced(ledger, entry);
