@@ -78,6 +78,7 @@ struct ledger_entry {
 	int64_t age_ms;       /* of the record, PostgreSQL's clock */
 	/* where WON, the loop's clock: from before the reserve or the claim was sent */
 	int64_t lease_until_ms;
+	int64_t begin_by_ms; /* where WON: no forward begins after that; 0: no such time */
 	int64_t tried_ms; /* where UNKNOWN: since its last resend began; -1: there was none */
 	unsigned generation; /* of the record's last attempt; where WON this one's. From 1 on */
 	enum ledger_source source; /* where COMPLETED */

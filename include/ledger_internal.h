@@ -168,6 +168,7 @@ struct ledger {
 
 	struct stops *stops; /* ledger_stops.c's */
 	int64_t late_at_ms;  /* no later slots before: the last try failed */
+	size_t n_lates;      /* transactions about later slots that are under way */
 
 	struct pg_params params;
 	struct ledger_entry **sorted; /* scratch, of batch_max */
@@ -224,7 +225,9 @@ struct stops *stops_new(struct ledger *ledger);
 void stops_free(struct stops *stops);
 void stops_poll(struct ledger *ledger, int64_t now_ms); /* when it is due */
 bool stops_known(const struct ledger *ledger);          /* read within the last two seconds */
-/* NULL: the entry may be forwarded; else why not, and as what it is found then. */
+/* NULL: it is not stopped; else why. */
+const char *stops_stop(const struct ledger *ledger, const struct ledger_entry *entry);
+/* NULL: the entry may have a new record; else why not, and as what it is found then. */
 const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,
 			 enum ledger_found *found);
 void stops_all(struct ledger *ledger); /* nothing more, until they have been read anew */

@@ -310,6 +310,8 @@ static void forward(struct exchange *x)
 	if (x->idempotency->recovery.contract == RECOVERY_LOOKUP)
 		forward_reference(call, span_of(x->entry.request_id), x->entry.generation);
 	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
+	if (x->entry.begin_by_ms && x->entry.begin_by_ms < call->start_by_ms)
+		call->start_by_ms = x->entry.begin_by_ms;
 	call->answer_max = keep > FORWARD_ANSWER_MAX ? keep : FORWARD_ANSWER_MAX;
 	call->held_anyway = keep;
 	call->drop_over = true;

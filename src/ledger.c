@@ -122,14 +122,56 @@ static void settle(struct ledger *ledger, struct ledger_entry *entry)
 	entry_queue(ledger, entry, &ledger->to_settle, ENTRY_TO_SETTLE);
 }
 
+/* Until when the upstream knows the key again, by the loop's clock; 0: that does not matter. */
+static int64_t window_ends_ms(const struct ledger *ledger, const struct ledger_entry *entry)
+{
+	int64_t age = ledger_clock_us(ledger) / 1000 - op_id_ms(entry->record_op_id);
+	int64_t ends =
+		loop_now(ledger->loop) + entry->idempotency->recovery.resend_window - age;
+
+	if (entry->generation == 1)
+		return 0;
+	return ends > 0 ? ends : 1;
+}
+
+/* What is stopped is not known any more, after a long sleep or behind a slow commit: it is asked for again
+ * under the same name, which has to wait until it is. */
+static void won_again(struct ledger *ledger, struct ledger_entry *entry)
+{
+	entry->doubt = true;
+	if (entry->generation == 1)
+		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
+	else
+		entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CLAIM);
+}
+
+/* A stop may have come since it was asked for. */
+static void refuse_stopped(struct ledger *ledger, struct ledger_entry *entry)
+{
+	const char *why = stops_stop(ledger, entry);
+
+	if (!why)
+		return;
+	entry->found = LEDGER_STOPPED;
+	entry->why = why;
+	entry->no_record = entry->generation == 1;
+	entry_answer(ledger, entry);
+}
+
 /*
- * Reserved, or claimed, durably. Where its exchange has given up, a reservation is given back; of
- * a claim nothing is ever free again (CONTRACT 5), so it ends as what it was: unknown.
+ * Reserved, or claimed, durably. Where its exchange has given up, or may not send, a reservation is given
+ * back; of a claim nothing is ever free again (CONTRACT 5), so it ends as what it was: unknown.
  */
 void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 {
 	if (entry->generation == 1)
 		row_request_id(ledger, entry->op_id, entry->day, entry->request_id);
+	if (!entry->answered && !stops_known(ledger)) {
+		won_again(ledger, entry);
+		return;
+	}
+	if (!entry->answered)
+		refuse_stopped(ledger, entry);
 	if (entry->answered) {
 		entry->outcome = entry->generation == 1 ? LEDGER_RELEASE : LEDGER_MARK_UNKNOWN;
 		entry->cause = "the ledger answered too late";
@@ -142,6 +184,7 @@ void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 		history_won(ledger, entry);
 	}
 	entry->lease_until_ms = entry->sent_ms + entry->idempotency->lease;
+	entry->begin_by_ms = window_ends_ms(ledger, entry);
 	if (entry->idempotency->key.forward_how == KEY_FORWARD_DERIVED)
 		entry->forward_key = row_derived_key(ledger, entry);
 	entry_found(ledger, entry, LEDGER_WON, NULL);

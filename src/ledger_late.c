@@ -16,6 +16,8 @@
 
 #include <assert.h>
 
+#define LATES_MAX 32U
+
 struct late {
 	struct pg_transaction transaction;
 	struct ledger_link *link;
@@ -64,6 +66,7 @@ static void reserve_anew(struct ledger *ledger, struct ledger_entry *entry)
 		return;
 	}
 	entry->op_id = entry->sent_ms = 0;
+	entry->doubt = false;
 	entry->generation = 1;
 	entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);
 }
@@ -118,8 +121,9 @@ static void failed(struct ledger *ledger, struct late *late)
 	const char *sqlstate = late->transaction.sqlstate;
 	bool data = strncmp(sqlstate, "22", 2) == 0 || strncmp(sqlstate, "23", 2) == 0;
 
-	log_error(ledger->who, "a later end of %s failed: %s (SQLSTATE %s)",
-		  late->entry->request_id, late->transaction.message, sqlstate);
+	if (data || loop_now(ledger->loop) >= ledger->late_at_ms) /* one of many is said */
+		log_error(ledger->who, "a later end of %s failed: %s (SQLSTATE %s)",
+			  late->entry->request_id, late->transaction.message, sqlstate);
 	if (data) {
 		refused(ledger, late->entry);
 		return;
@@ -133,6 +137,7 @@ static void late_done(struct pg_transaction *transaction)
 	struct late *late = container_of(transaction, struct late, transaction);
 	struct ledger *ledger = late->link->ledger;
 
+	ledger->n_lates--;
 	switch (transaction->outcome) {
 	case PG_COMMITTED:
 		if (pg_int(transaction->rows[STEP_CONFIRMED], 0, 0)) {
@@ -243,17 +248,21 @@ static void send_end(struct ledger *ledger, struct pg *pg, const struct ledger_e
 	pg_send(pg, QUERY_late_conclude, p);
 }
 
-/* A stop forbids what leads to a forward; what has ended is written all the same. */
+/* A stop forbids what leads to a forward; what has ended is written all the same. An account with
+ * too many unknown results may resend: that is how they become known. */
 static bool may_go(struct ledger *ledger, struct ledger_entry *entry)
 {
-	enum ledger_found found = LEDGER_STOPPED;
 	const char *why = NULL;
 
+	if (claims(entry) && entry->answered) { /* nobody waits: what there may be of it ends */
+		entry_won(ledger, entry);
+		return false;
+	}
 	if (entry->sent || !(claims(entry) || clears(entry)))
 		return true;
-	why = stops_refuse(ledger, entry, &found);
+	why = stops_stop(ledger, entry);
 	if (why)
-		entry_found(ledger, entry, found, why);
+		entry_found(ledger, entry, LEDGER_STOPPED, why);
 	return !why;
 }
 
@@ -269,6 +278,7 @@ static void send(struct ledger *ledger, struct ledger_link *link, struct ledger_
 	if (!entry->op_id) /* it came to look only; now it needs a name of its own */
 		entry->op_id = op_id_make(ledger);
 	entry->sent = true;
+	ledger->n_lates++;
 	list_remove(&entry->link);
 	entry->state++; /* from TO_… to …ING */
 	pg_begin(link->pg, &late->transaction);
@@ -281,7 +291,8 @@ static void send(struct ledger *ledger, struct ledger_link *link, struct ledger_
 	pg_end(link->pg);
 }
 
-/* Claims and new begins wait until it is known what is stopped; ends do not. */
+/* Claims and new begins wait until it is known what is stopped; ends do not. Each has a commit of its own,
+ * so only some go out at a time: what else this thread asks need not wait behind all of them. */
 void ledger_late(struct ledger *ledger)
 {
 	struct ledger_link *link = ledger_any_link(ledger);
@@ -290,7 +301,8 @@ void ledger_late(struct ledger *ledger)
 
 	if (!link || loop_now(ledger->loop) < ledger->late_at_ms)
 		return;
-	for (struct list *at = ledger->to_late.next; at != &ledger->to_late; at = next) {
+	for (struct list *at = ledger->to_late.next;
+	     at != &ledger->to_late && ledger->n_lates < LATES_MAX; at = next) {
 		struct ledger_entry *entry = entry_of(at);
 
 		next = at->next;

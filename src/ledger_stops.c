@@ -116,18 +116,28 @@ static bool concerns(const struct stop *stop, const struct ledger_entry *entry)
 		memcmp(stop->account, entry->account.at, entry->account.len) == 0);
 }
 
-const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,
-			 enum ledger_found *found)
+const char *stops_stop(const struct ledger *ledger, const struct ledger_entry *entry)
 {
 	const struct stops *stops = ledger->stops;
-	int64_t most = entry->idempotency->max_unknown_per_account;
 
-	*found = LEDGER_STOPPED;
 	if (stops->everything)
 		return "there are too many stops to tell them apart";
 	for (size_t i = 0; i < stops->n_stop; i++)
 		if (concerns(&stops->stop[i], entry))
 			return texts[stops->stop[i].reason];
+	return NULL;
+}
+
+const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,
+			 enum ledger_found *found)
+{
+	const struct stops *stops = ledger->stops;
+	int64_t most = entry->idempotency->max_unknown_per_account;
+	const char *why = stops_stop(ledger, entry);
+
+	*found = LEDGER_STOPPED;
+	if (why)
+		return why;
 	for (size_t i = 0; i < stops->n_crowded && most; i++)
 		if (stops->crowded[i].unknown >= most && concerns(&stops->crowded[i], entry)) {
 			*found = LEDGER_OVERLOADED;

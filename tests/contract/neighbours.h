@@ -230,6 +230,7 @@ void ledger_claim(struct ledger *ledger, struct ledger_entry *entry)
 	assert(now.allowed == RECOVER_RESEND && entry->found == LEDGER_UNKNOWN);
 	finds_one(entry, FINDS);
 	now.resend = entry->found == LEDGER_WON;
+	entry->begin_by_ms = now.resend ? 50000 : 0;
 	entry->generation = now.resend ? 2 : 1;
 }
 
