@@ -68,8 +68,11 @@ static bool may_have_executed(const struct exchange *x)
 
 	if (!x->held)
 		return x->has_key; /* the ledger was not asked */
-	if (entry->found == LEDGER_RELEASED || entry->no_record)
+	if (entry->no_record)
 		return false;
+	if (entry->found ==
+	    LEDGER_RELEASED) /* where twice is accepted, for running out of time */
+		return x->idempotency->recovery.contract == RECOVERY_AT_LEAST_ONCE;
 	if (x->problem == PROBLEM_RESULT_UNKNOWN)
 		return true; /* even where it was given free: twice is accepted there */
 	if (entry->found == LEDGER_WON)

@@ -273,7 +273,7 @@ static void no_effect_is_claimed_only_when_sure(void)
 		assert(now.about.may_have_executed);
 	else
 		assert(now.about.may_have_executed ==
-		       (now.found != LEDGER_RELEASED && !now.no_record));
+		       ((now.found != LEDGER_RELEASED || now.twice) && !now.no_record));
 }
 
 /* What of a record is told: never what is stored. */
