@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EVERY_MS   LEDGER_IDLE_TICK_MS
-#define KNOWN_MS   2000
-#define CROWDED_MS 1000
-#define STOPS_MAX  10000
+#define EVERY_MS                 LEDGER_IDLE_TICK_MS
+#define KNOWN_MS                 2000
+#define CROWDED_MS               1000
+#define CROWDED_AFTER_FAILURE_MS 60000
+#define CROWDED_SHARE            20 /* of the time at most one part goes into counting */
+#define STOPS_MAX                10000
 
 struct stop {
 	char *operation; /* NULL: everything */
@@ -29,6 +31,7 @@ struct stop {
 struct stops {
 	struct ledger *ledger;
 	struct pg_transaction look;
+	struct ledger_link *link;  /* of the look */
 	bool looking, crowded_too; /* the look under way */
 	int64_t asked_ms;          /* when it was sent */
 	int64_t known_ms;          /* when what is known was asked for; 0: never */
@@ -236,16 +239,46 @@ static void take_crowded(struct stops *stops, const struct pg_rows *rows)
 	}
 }
 
+/* Nothing is reserved until it is known what is stopped, so no batch finds out that the connection is
+ * of no use; and counting, which may be what took too long, can wait. */
+static void look_failed(struct stops *stops, const struct pg_transaction *transaction)
+{
+	static const char *const hopeless[] = { "26", "42", "0A" };
+	struct ledger *ledger = stops->ledger;
+
+	log_error(ledger->who, "what is stopped can't be read: %s (SQLSTATE %s)",
+		  transaction->message, transaction->sqlstate);
+	if (stops->crowded_too)
+		stops->crowded_due_ms = loop_now(ledger->loop) + CROWDED_AFTER_FAILURE_MS;
+	for (size_t i = 0; i < ARRAY_LEN(hopeless); i++)
+		if (strncmp(transaction->sqlstate, hopeless[i], 2) == 0)
+			pg_drop(stops->link->pg,
+				"the server does not know our statements any more");
+}
+
+/* A long list takes long to count, on a connection that others wait for. */
+static void crowded_looked(struct stops *stops, const struct pg_rows *rows)
+{
+	int64_t now = loop_now(stops->ledger->loop);
+	int64_t due = now + (now - stops->asked_ms) * CROWDED_SHARE;
+
+	if (due > stops->crowded_due_ms)
+		stops->crowded_due_ms = due;
+	take_crowded(stops, rows);
+}
+
 static void looked(struct pg_transaction *transaction)
 {
 	struct stops *stops = container_of(transaction, struct stops, look);
 
 	stops->looking = false;
+	if (transaction->outcome == PG_FAILED)
+		look_failed(stops, transaction);
 	if (transaction->outcome != PG_COMMITTED)
 		return;
 	take_stops(stops, transaction->rows[0]);
 	if (stops->crowded_too)
-		take_crowded(stops, transaction->rows[1]);
+		crowded_looked(stops, transaction->rows[1]);
 	show(stops);
 	if (stops->asked_for == stops->round)
 		stops->known_ms = stops->asked_ms;
@@ -276,6 +309,7 @@ void stops_poll(struct ledger *ledger, int64_t now_ms)
 	if (!link || stops->looking || now_ms < stops->due_ms)
 		return;
 	stops->looking = true;
+	stops->link = link;
 	stops->look.done = looked;
 	stops->asked_ms = now_ms;
 	stops->asked_for = stops->round;

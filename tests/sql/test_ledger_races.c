@@ -295,6 +295,19 @@ START_TEST(what_was_won_before_a_sleep_is_sent_if_nothing_is_stopped)
 }
 END_TEST
 
+START_TEST(a_connection_that_cannot_read_what_is_stopped_is_made_anew)
+{
+	settings.ledger.timeout = 5000;
+	turn_for(100);
+	/* "cached plan must not change result type": what was prepared is of no use */
+	scratch_do("ALTER TABLE onceward.stop ALTER COLUMN reason TYPE varchar");
+	turn_for(2500);
+	won(ledger, "k1", "content");
+	scratch_do("ALTER TABLE onceward.stop ALTER COLUMN reason TYPE text");
+	log_says("what is stopped can't be read");
+}
+END_TEST
+
 /* --- claims that nobody waits for --- */
 
 START_TEST(a_resend_begins_within_its_window)
@@ -367,6 +380,7 @@ int main(void)
 	tcase_add_test(t, what_was_won_before_a_sleep_is_not_sent_if_it_is_stopped_now);
 	tcase_add_test(t, what_was_claimed_before_a_sleep_is_not_sent_if_it_is_stopped_now);
 	tcase_add_test(t, what_was_won_before_a_sleep_is_sent_if_nothing_is_stopped);
+	tcase_add_test(t, a_connection_that_cannot_read_what_is_stopped_is_made_anew);
 	tcase_add_test(t, a_resend_begins_within_its_window);
 	tcase_add_test(t, a_claim_that_nobody_waits_for_takes_no_generation);
 	tcase_add_test(t, an_account_with_many_unknown_results_may_still_resend);
