@@ -247,11 +247,13 @@ BEGIN
   SELECT ended.operation, count(*) FROM ended WHERE ended.slot IS NOT NULL GROUP BY ended.operation;
 END $$;
 
+-- Who waits for a record's row waits on a connection that many share: not for long.
+--
 -- The right to send the request once more, as generation `generation` (2 or more). 1: it is this
 -- writer's; 0: somebody was faster, or the result is not unknown. Asked again it answers the same.
 CREATE FUNCTION onceward.claim(op_id bigint, day date, generation smallint, lease_ms bigint, writer bigint,
                                key_hash uuid, account bytea, operation bytea, key bytea)
-RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '1s' AS $$
 DECLARE
   s    record;
   l    onceward.event_late;
@@ -404,7 +406,7 @@ CREATE FUNCTION onceward.conclude(op_id bigint, day date, key_hash uuid, account
                                   generation smallint, source smallint, kind smallint, status smallint, headers bytea,
                                   body bytea, receipt bytea, note bytea, retention_ms bigint, tombstone_ms bigint,
                                   writer bigint, receipt_unique boolean DEFAULT false, quiet boolean DEFAULT false)
-RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '1s' AS $$
 DECLARE
   s    record;
   l    onceward.event_late;
