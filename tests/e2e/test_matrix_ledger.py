@@ -208,12 +208,13 @@ def before_it_is_begun(t, begins, ends):
     matrix.each(plays, "end")
     begins(t)
     # That a ledger is not durable any more a thread knows from its first commit on.
-    for asks in ([play.ask for play in fresh * 4], [play.ask for play in plays + fresh]):
-        for under_way in [Later(ask) for ask in asks]:
+    noticing = [Play(t, upstream, gateway, "hold", "refuse", "a result") for _ in range(16)]
+    for clients in (noticing, plays + fresh):
+        for under_way in [Later(client.ask) for client in clients]:
             is_away(under_way.result())
     for play in plays:
         assert upstream.executed[play.key] == play.ending.done, play
-    assert not any(upstream.count(play.key) for play in fresh)
+    assert not any(upstream.count(play.key) for play in fresh + noticing)
     mended(t, gateway, ends)
     time.sleep(1.5)  # what was asked for meanwhile has been given back
     for play in plays:
