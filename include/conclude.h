@@ -4,22 +4,18 @@
  */
 #pragma once
 #include "pg.h"
+#include "record_slot.h"
 #include "settings.h"
 
-enum conclude_source { CONCLUDE_LOOKUP = 1, CONCLUDE_DEADLINE = 4 };
-enum conclude_kind { CONCLUDE_NOTHING = 0, CONCLUDE_COMPLETED = 2, CONCLUDE_RELEASED = 4 };
-/* What comes back, an int2: 1 where the record says so from now on, other numbers where others
- * were faster, 5 where the attempt may still be running. */
-#define CONCLUDE_SETTLED 1
-
+/* What comes back is an enum concluded, an int2. */
 struct conclusion {
 	int64_t op_id;
 	int32_t day;
 	unsigned generation;
 	struct span key_hash, account, key;
 	const struct idempotency_settings *idempotency;
-	enum conclude_source source;
-	enum conclude_kind kind;
+	enum record_source source;
+	enum event_kind kind;
 	/* COMPLETED */
 	unsigned status;
 	struct http_fields fields; /* names are tokens, values are field values */

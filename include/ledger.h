@@ -6,6 +6,7 @@
 #pragma once
 #include "loop.h"
 #include "metrics.h"
+#include "record_slot.h"
 #include "settings.h"
 
 struct ledger;
@@ -26,15 +27,6 @@ enum ledger_same {
 	LEDGER_SAME, /* the record's content is this request's */
 	LEDGER_DIFFERENT,
 	LEDGER_RULES_CHANGED /* compared by other rules, and not the same byte for byte */
-};
-
-/* Who says how a record ended. */
-enum ledger_source {
-	LEDGER_BY_ATTEMPT, /* the upstream, in its answer */
-	LEDGER_BY_LOOKUP,
-	LEDGER_BY_OPERATOR,
-	LEDGER_BY_REPORT,
-	LEDGER_BY_DEADLINE
 };
 
 enum ledger_outcome { LEDGER_COMPLETE, LEDGER_MARK_UNKNOWN, LEDGER_RELEASE };
@@ -81,7 +73,7 @@ struct ledger_entry {
 	int64_t begin_by_ms; /* where WON: no forward begins after that; 0: no such time */
 	int64_t tried_ms; /* where UNKNOWN: since its last resend began; -1: there was none */
 	unsigned generation; /* of the record's last attempt; where WON this one's. From 1 on */
-	enum ledger_source source; /* where COMPLETED */
+	enum record_source source; /* where COMPLETED */
 	struct http_answer stored; /* status also where not retained but known; 0: not known */
 	/* where WON, and key.forward is derived: what the upstream gets */
 	struct span forward_key;

@@ -41,18 +41,6 @@ enum entry_state {
 	ENTRY_CONCLUDING
 };
 
-enum event_kind { EVENT_CLAIM = 1, EVENT_COMPLETED = 2, EVENT_UNKNOWN = 3, EVENT_RELEASED = 4 };
-
-/* What onceward.conclude answers (sql/schema/0002.sql). */
-enum concluded {
-	CONCLUDED = 1,
-	CONCLUDED_COMPLETED_BEFORE,
-	CONCLUDED_UNDER_RESEND,
-	CONCLUDED_RELEASED_BEFORE,
-	CONCLUDED_IN_FLIGHT,
-	CONCLUDED_NO_RECORD
-};
-
 /* What was asked of the instance numbers: a new one, or that ours goes on. */
 enum asked_instance { ASKED_NOTHING, ASKED_CLAIM, ASKED_RENEWAL };
 

@@ -46,7 +46,7 @@ struct lookup_ask {
 	char request_id[RECORD_ID_BYTES];
 	bool control, calling;
 	enum lookup_verdict verdict;
-	enum conclude_kind kind; /* what is concluded */
+	enum event_kind kind; /* what is concluded */
 	struct upstream_call call;
 	struct pg_transaction transaction;
 };

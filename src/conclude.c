@@ -47,9 +47,9 @@ void conclude_send(struct pg *pg, struct pg_params *params, const struct conclus
 {
 	pg_params_clear(params);
 	add_whose(params, as);
-	if (as->kind == CONCLUDE_COMPLETED)
+	if (as->kind == EVENT_COMPLETED)
 		add_result(params, as);
-	for (unsigned i = 0; as->kind != CONCLUDE_COMPLETED && i < 4; i++)
+	for (unsigned i = 0; as->kind != EVENT_COMPLETED && i < 4; i++)
 		pg_add_null(params);
 	pg_add_bytes(params, span_of(as->note));
 	pg_add_int(params, PG_INT8, as->idempotency->retention);

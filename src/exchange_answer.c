@@ -29,16 +29,16 @@ void exchange_mark(const struct exchange *x, struct http_answer *answer)
 static void add_source(const struct exchange *x, struct http_fields *fields)
 {
 	switch (x->entry.source) {
-	case LEDGER_BY_ATTEMPT:
+	case RECORD_BY_ATTEMPT:
 		break;
-	case LEDGER_BY_LOOKUP:
+	case RECORD_BY_LOOKUP:
 		http_add(fields, SPAN("Idempotency-Recovered"), SPAN("lookup"));
 		break;
-	case LEDGER_BY_OPERATOR:
-	case LEDGER_BY_REPORT:
+	case RECORD_BY_OPERATOR:
+	case RECORD_BY_REPORT:
 		http_add(fields, SPAN("Idempotency-Resolved"), SPAN("operator"));
 		break;
-	case LEDGER_BY_DEADLINE:
+	case RECORD_BY_DEADLINE:
 		http_add(fields, SPAN("Idempotency-Verdict"), SPAN("outcome_undetermined"));
 		break;
 	}

@@ -71,7 +71,7 @@ static void completed(struct ledger *ledger, struct ledger_entry *entry, struct 
 			      copy(entry, rows, row, R_BODY) };
 
 	entry->completed_at = pg_is_null(rows, row, R_AT) ? 0 : pg_int(rows, row, R_AT);
-	entry->source = (enum ledger_source)pg_int(rows, row, R_SOURCE);
+	entry->source = (enum record_source)pg_int(rows, row, R_SOURCE);
 	if (!pg_is_null(rows, row, R_STATUS))
 		stored.status = (unsigned)pg_int(rows, row, R_STATUS);
 	if (!pg_is_null(rows, row, R_EXPIRES)) { /* it counts from its resolution */

@@ -197,12 +197,12 @@ static void send_conclude(struct lookup_ask *ask)
 				 .account = record->account,
 				 .key = record->key,
 				 .idempotency = ask->idempotency,
-				 .source = CONCLUDE_LOOKUP,
+				 .source = RECORD_BY_LOOKUP,
 				 .kind = ask->kind,
 				 .note = "lookups did not find it",
 				 .writer = ask->lookup->writer };
 
-	if (ask->kind == CONCLUDE_COMPLETED) {
+	if (ask->kind == EVENT_COMPLETED) {
 		result = lookup_result_of(ask->idempotency, &ask->call);
 		as.status = result.status;
 		as.fields = result.fields;
@@ -222,10 +222,10 @@ static void tell(struct lookup_ask *ask)
 		return;
 	}
 	if (ask->verdict == LOOKUP_FOUND)
-		ask->kind = CONCLUDE_COMPLETED;
+		ask->kind = EVENT_COMPLETED;
 	else if (counts(ask) &&
 		 ask->record.not_found_ms >= ask->idempotency->recovery.not_found_after)
-		ask->kind = CONCLUDE_RELEASED;
+		ask->kind = EVENT_RELEASED;
 	pg_begin(lookup->pg, &ask->transaction);
 	if (ask->kind)
 		send_conclude(ask);
@@ -235,10 +235,10 @@ static void tell(struct lookup_ask *ask)
 
 static void log_concluded(const struct lookup_ask *ask, int64_t result)
 {
-	const char *what = ask->kind == CONCLUDE_COMPLETED ? "found: it is completed"
-							   : "not found again: its key is free";
+	const char *what = ask->kind == EVENT_COMPLETED ? "found: it is completed"
+							: "not found again: its key is free";
 
-	if (result == CONCLUDE_SETTLED)
+	if (result == CONCLUDED)
 		log_info("lookup", "%s: %s %s", ask->target->operation, ask->request_id, what);
 	else
 		log_info("lookup", "%s: %s was settled by somebody else meanwhile (%d)",
@@ -256,7 +256,7 @@ static void told(struct pg_transaction *transaction)
 	if (transaction->outcome == PG_COMMITTED && ask->kind) {
 		result = pg_int(transaction->rows[0], 0, 0);
 		log_concluded(ask, result);
-		if (result == CONCLUDE_SETTLED && ask->kind == CONCLUDE_RELEASED)
+		if (result == CONCLUDED && ask->kind == EVENT_RELEASED)
 			metrics_add(ask->lookup->metrics, METRIC_lookups_total, LOOKED_RELEASED,
 				    1);
 	}

@@ -275,8 +275,8 @@ bool sweep_final_next(struct sweep *sweep)
 					    .account = record->account,
 					    .key = record->key,
 					    .idempotency = record->idempotency,
-					    .source = CONCLUDE_DEADLINE,
-					    .kind = CONCLUDE_COMPLETED,
+					    .source = RECORD_BY_DEADLINE,
+					    .kind = EVENT_COMPLETED,
 					    .status = answer.status,
 					    .fields = answer.fields,
 					    .body = answer.body,
@@ -290,7 +290,7 @@ void sweep_final_done(struct sweep *sweep)
 {
 	const struct sweep_final *record = &sweep->overdue->finals[sweep->overdue->at - 1];
 
-	if (pg_int(sweep->transaction.rows[0], 0, 0) == CONCLUDE_SETTLED)
+	if (pg_int(sweep->transaction.rows[0], 0, 0) == CONCLUDED)
 		log_warning(WHO, "%s: %s is completed with outcome_undetermined",
 			    record->idempotency->operation, record->request_id);
 }

@@ -6,18 +6,9 @@
 #include "sweep_internal.h"
 
 #include "log.h"
+#include "record_slot.h"
 
 #define RETRY_MS 5000
-
-/* What the function conclude says; see sql/schema. */
-enum concluded {
-	CONCLUDED = 1,
-	COMPLETED_BEFORE,
-	RESENT_BEFORE,
-	RELEASED_BEFORE,
-	STILL_RUNNING,
-	NO_SUCH_RECORD
-};
 
 static void show(struct sweep *sweep)
 {
@@ -130,9 +121,9 @@ bool sweep_spool_next(struct sweep *sweep)
 /* It is in the ledger, durably, as the record's result or beside it. */
 static void settled(struct sweep *sweep, enum concluded how)
 {
-	static const char *const late[] = { [COMPLETED_BEFORE] = "had been completed",
-					    [RESENT_BEFORE] = "had been sent again",
-					    [RELEASED_BEFORE] = "had been released" };
+	static const char *const late[] = { [CONCLUDED_COMPLETED_BEFORE] = "had been completed",
+					    [CONCLUDED_UNDER_RESEND] = "had been sent again",
+					    [CONCLUDED_RELEASED_BEFORE] = "had been released" };
 
 	if (how == CONCLUDED)
 		log_info(SWEEP_WHO, "%s of ledger.spool is settled", sweep->spooled);
@@ -154,15 +145,15 @@ void sweep_spool_done(struct sweep *sweep, const struct pg_rows *rows)
 	}
 	switch (how) {
 	case CONCLUDED:
-	case COMPLETED_BEFORE:
-	case RESENT_BEFORE:
-	case RELEASED_BEFORE:
+	case CONCLUDED_COMPLETED_BEFORE:
+	case CONCLUDED_UNDER_RESEND:
+	case CONCLUDED_RELEASED_BEFORE:
 		settled(sweep, how);
 		break;
-	case STILL_RUNNING:
+	case CONCLUDED_IN_FLIGHT:
 		sooner(sweep);
 		break;
-	case NO_SUCH_RECORD:
+	case CONCLUDED_NO_RECORD:
 		spool_set_aside(sweep->spool, sweep->spooled, "the ledger has no such record");
 		over(sweep);
 		break;

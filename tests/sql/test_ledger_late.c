@@ -139,7 +139,7 @@ START_TEST(a_late_answer_settles_what_nobody_knows)
 	settle(a, LEDGER_COMPLETE);
 	settled_is(a, LEDGER_FENCED);
 	found_is(a, LEDGER_COMPLETED);
-	ck_assert_int_eq(a->entry.source, LEDGER_BY_OPERATOR);
+	ck_assert_int_eq(a->entry.source, RECORD_BY_OPERATOR);
 	ck_assert(a->entry.retained &&
 		  span_equal(a->entry.stored.body, SPAN("by an operator")));
 	ck_assert_uint_eq(a->entry.stored.status, 202);
