@@ -18,6 +18,7 @@ enum reconcile_verdict {
 	VERDICT_BAD_ID,
 	VERDICT_DOUBLED_RECEIPT,
 	VERDICT_DOUBLED_KEY,
+	VERDICT_NOT_STORED,
 	VERDICT_ABSENT, /* resolved as not executed, or would be */
 	VERDICT_LEDGER_ONLY,
 	VERDICT_TOO_NEW,

@@ -12,6 +12,7 @@
 #include "cli_reconcile.h"
 
 #include "mem.h"
+#include "receipt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ static const char *const words[] = {
 	[VERDICT_BAD_ID] = "bad_id",
 	[VERDICT_DOUBLED_RECEIPT] = "doubled_receipt",
 	[VERDICT_DOUBLED_KEY] = "doubled_key",
+	[VERDICT_NOT_STORED] = "not_stored",
 	[VERDICT_ABSENT] = "absent",
 	[VERDICT_LEDGER_ONLY] = "ledger_only",
 	[VERDICT_TOO_NEW] = "too_new",
@@ -52,7 +54,8 @@ static const char *const meanings[] = {
 	[VERDICT_CHANGED] = "changed at the same moment: run it again",
 	[VERDICT_BAD_ID] = "no id of this ledger",
 	[VERDICT_DOUBLED_RECEIPT] = "one receipt on several lines",
-	[VERDICT_DOUBLED_KEY] = "several receipts of one key",
+	[VERDICT_DOUBLED_KEY] = "several lines of one key that say different things",
+	[VERDICT_NOT_STORED] = "a status that the operation's outcome.store does not have",
 	[VERDICT_ABSENT] = "unknown to the ledger, not in the report: not executed",
 	[VERDICT_LEDGER_ONLY] = "unknown to the ledger, not in the report",
 	[VERDICT_TOO_NEW] = "unknown to the ledger, newer than the report",
@@ -100,15 +103,40 @@ static int by_subject(const void *a, const void *b)
 {
 	const struct reconcile_line *const *x = a;
 	const struct reconcile_line *const *y = b;
-	int order = same_subject((*x)->said, (*y)->said);
 
-	return order ? order : ((*x)->said->line > (*y)->said->line) * 2 - 1;
+	return same_subject((*x)->said, (*y)->said);
 }
 
-static void mark(struct reconcile_line *a, struct reconcile_line *b,
-		 enum reconcile_verdict verdict)
+/* Of one receipt: are they about two records? */
+static bool of_two(const struct report_line *a, const struct report_line *b)
 {
-	a->verdict = b->verdict = verdict;
+	return a->receipt.len && same_subject(a, b) != 0;
+}
+
+static bool contradict(const struct report_line *a, const struct report_line *b)
+{
+	return a->status != b->status || compare_spans(a->receipt, b->receipt) != 0 ||
+	       compare_spans(a->body, b->body) != 0;
+}
+
+/* Lines that are equal in one thing are judged together: where one of them says something else than
+ * the first, nothing that any of them says is believed. */
+static void judge(struct reconcile_line **order, size_t n,
+		  int (*compare)(const void *, const void *),
+		  bool (*differ)(const struct report_line *, const struct report_line *),
+		  enum reconcile_verdict verdict)
+{
+	size_t end = 0;
+
+	qsort((void *)order, n, sizeof(struct reconcile_line *), compare);
+	for (size_t begin = 0; begin < n; begin = end) {
+		bool bad = false;
+
+		for (end = begin; end < n && compare(&order[begin], &order[end]) == 0; end++)
+			bad = bad || differ(order[begin]->said, order[end]->said);
+		for (size_t i = begin; bad && i < end; i++)
+			order[i]->verdict = verdict;
+	}
 }
 
 static void find_doubles(struct reconcile *r)
@@ -118,16 +146,8 @@ static void find_doubles(struct reconcile *r)
 
 	for (size_t i = 0; i < r->n; i++)
 		order[i] = &r->lines[i];
-	qsort((void *)order, r->n, sizeof(struct reconcile_line *), by_receipt);
-	for (size_t i = 1; i < r->n; i++)
-		if (order[i]->said->receipt.len && by_receipt(&order[i - 1], &order[i]) == 0 &&
-		    same_subject(order[i - 1]->said, order[i]->said) != 0)
-			mark(order[i - 1], order[i], VERDICT_DOUBLED_RECEIPT);
-	qsort((void *)order, r->n, sizeof(struct reconcile_line *), by_subject);
-	for (size_t i = 1; i < r->n; i++)
-		if (same_subject(order[i - 1]->said, order[i]->said) == 0 &&
-		    by_receipt(&order[i - 1], &order[i]) != 0)
-			mark(order[i - 1], order[i], VERDICT_DOUBLED_KEY);
+	judge(order, r->n, by_receipt, of_two, VERDICT_DOUBLED_RECEIPT);
+	judge(order, r->n, by_subject, contradict, VERDICT_DOUBLED_KEY);
 }
 
 /* --- reading --- */
@@ -147,6 +167,26 @@ static bool read_status(struct reconcile *r)
 	return false;
 }
 
+/* Before anything is done: the report is of a moment that PostgreSQL reads, and that is over by its
+ * clock. */
+static bool read_as_of(struct reconcile *r)
+{
+	const char *text = r->desk.args->as_of;
+	struct records_call call = { QUERY_reconcile_moment, { { NULL, 0 } }, 1 };
+	struct pg_rows *rows = NULL;
+	bool over = false;
+
+	if (!text)
+		return true;
+	call.param[0] = span_of(text);
+	rows = cli_call(r->desk.session, &call);
+	over = rows && span_equal(pg_text(rows, 0, 0), SPAN("true"));
+	if (!over)
+		cli_failed("--as-of: a moment is wanted that is over, not \"%s\"", text);
+	pg_rows_free(rows);
+	return over;
+}
+
 /* Whose keys are they where a line does not say? */
 static struct span default_account(const struct reconcile *r)
 {
@@ -160,12 +200,22 @@ static struct span default_account(const struct reconcile *r)
 	return SPAN("");
 }
 
+static bool is_stored(const struct reconcile *r, unsigned status)
+{
+	const struct idempotency_settings *it =
+		records_operation_named(r->desk.settings, span_of(r->desk.args->operation));
+
+	return !it || it->outcome_of[status] == OUTCOME_STORE;
+}
+
 static bool take_line(struct reconcile *r, struct report_line *said,
 		      struct reconcile_line *line)
 {
 	struct record_ref ref;
 
 	line->said = said;
+	if (said->receipt.len)
+		said->receipt = receipt_normal(r->desk.arena, said->receipt);
 	if (!said->status)
 		said->status = r->status;
 	if (!said->account.len && said->key.len)
@@ -185,6 +235,8 @@ static bool take_line(struct reconcile *r, struct report_line *said,
 		line->op_id = ref.op_id;
 		line->day = ref.day;
 	}
+	if (!is_stored(r, said->status))
+		line->verdict = VERDICT_NOT_STORED;
 	return true;
 }
 
@@ -336,7 +388,7 @@ static int reconcile(struct desk *desk)
 	bool too_large = false;
 	int code = CLI_FAILED;
 
-	if (!read_status(r))
+	if (!read_status(r) || !read_as_of(r))
 		return CLI_USAGE;
 	r->who = cli_who(r->desk.args, r->name);
 	if (!cli_read(file, REPORT_MAX, &text, &too_large))

@@ -110,8 +110,16 @@ static void add_line(struct arena *arena, const struct reconcile *r, struct arra
 	arrays_add(arrays, 6, records_hex(arena, said->receipt));
 }
 
-/* The next lines without a verdict, from *at on; how many. */
-static size_t gather(struct arena *arena, struct reconcile *r, size_t *at,
+/* Lines that are left alone are looked up as well: their records are named by the report. */
+static bool belongs(const struct reconcile_line *line, bool left_alone)
+{
+	if (line->verdict == VERDICT_BAD_ID)
+		return false;
+	return left_alone == (line->verdict != VERDICT_NONE);
+}
+
+/* The next lines that belong to the step, from *at on; how many. */
+static size_t gather(struct arena *arena, struct reconcile *r, size_t *at, bool left_alone,
 		     struct reconcile_line **step, struct arrays *arrays)
 {
 	size_t n = 0;
@@ -120,7 +128,7 @@ static size_t gather(struct arena *arena, struct reconcile *r, size_t *at,
 	for (; *at < r->n && n < STEP && bytes < STEP_BYTES; (*at)++) {
 		struct reconcile_line *line = &r->lines[*at];
 
-		if (line->verdict != VERDICT_NONE)
+		if (!belongs(line, left_alone))
 			continue;
 		bytes += line->said->body.len;
 		add_line(arena, r, arrays, line);
@@ -139,17 +147,18 @@ static void take(struct reconcile_line **step, size_t n, const struct pg_rows *r
 			continue;
 		line->op_id = records_int(rows, row, 1);
 		line->day = (int32_t)records_int(rows, row, 2);
-		line->verdict = reconcile_verdict(pg_text(rows, row, 3));
+		if (line->verdict == VERDICT_NONE)
+			line->verdict = reconcile_verdict(pg_text(rows, row, 3));
 	}
 }
 
-static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at)
+static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at, bool left_alone)
 {
 	struct reconcile_line *step[STEP];
 	struct arrays arrays;
 	struct records_call call = { QUERY_reconcile_lines,
 				     { records_hex(arena, span_of(r->desk.args->operation)),
-				       yes_no(r->desk.args->apply),
+				       yes_no(r->desk.args->apply && !left_alone),
 				       span_of(r->desk.args->evidence), r->who,
 				       records_number(arena, records_writer()) },
 				     5 };
@@ -158,7 +167,7 @@ static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at)
 	bool good = true;
 
 	arrays_begin(&arrays, 7);
-	n = gather(arena, r, at, step, &arrays);
+	n = gather(arena, r, at, left_alone, step, &arrays);
 	if (n) {
 		arrays_end(&arrays, &call);
 		rows = run(r, &call);
@@ -171,19 +180,25 @@ static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at)
 	return good;
 }
 
-bool reconcile_lines(struct reconcile *r)
+static bool walk_lines(struct reconcile *r, bool left_alone)
 {
 	bool good = true;
 
 	for (size_t at = 0; good && at < r->n;) {
 		struct arena *arena = arena_new();
 
-		good = step_lines(arena, r, &at);
+		good = step_lines(arena, r, &at, left_alone);
 		arena_free(arena);
-		if (good)
+		if (good && !left_alone)
 			progress("lines", at, r->n);
 	}
 	return good;
+}
+
+/* First those that are left alone: nothing is seen of them that this run has changed. */
+bool reconcile_lines(struct reconcile *r)
+{
+	return walk_lines(r, true) && walk_lines(r, false);
 }
 
 /* --- what the report does not name --- */
@@ -260,11 +275,17 @@ static bool find_absent(struct reconcile *r)
 	struct records_filter filter = { .state = SPAN("unknown"),
 					 .operation = span_of(r->desk.args->operation),
 					 .limit = SPAN("1000") };
+	const char *account = r->desk.args->account; /* of others the report says nothing */
 	struct records_call call;
-	const char *wrong = records_list(r->desk.arena, &r->desk.secrets, &filter, &call);
+	const char *wrong = NULL;
 	const int64_t *ids = named(r);
 	size_t room = 0;
-	bool failed = wrong != NULL;
+	bool failed = false;
+
+	if (account)
+		filter.account = span_of(account);
+	wrong = records_list(r->desk.arena, &r->desk.secrets, &filter, &call);
+	failed = wrong != NULL;
 
 	while (!failed && look(r, ids, &room, &call, &failed))
 		continue;

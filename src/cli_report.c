@@ -93,6 +93,15 @@ static bool knows(const struct csv_record *header, const char *name)
 	return false;
 }
 
+static bool twice(const struct csv_record *header)
+{
+	for (size_t i = 0; i < header->n; i++)
+		for (size_t j = 0; j < i; j++)
+			if (span_equal(header->at[i], header->at[j]) && header->at[i].len)
+				return true;
+	return false;
+}
+
 static bool read_csv(struct arena *arena, struct span text, struct report *report,
 		     char why[256])
 {
@@ -105,6 +114,8 @@ static bool read_csv(struct arena *arena, struct span text, struct report *repor
 		return refuse(why, 1,
 			      "the first line names the columns; one is key or "
 			      "logical_request_id");
+	if (twice(&header))
+		return refuse(why, 1, "two columns have one name");
 	while (!csv.wrong && csv_next(&csv, arena, &record)) {
 		struct report_line line = { .line = csv.line };
 
@@ -196,9 +207,15 @@ bool report_read(struct arena *arena, struct span text, struct report *report, c
 	size_t first = 0;
 
 	*report = (struct report){ NULL, 0, 0 };
+	if (text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0)
+		text = (struct span){ text.at + 3, text.len - 3 };
 	while (first < text.len && text.at[first] && strchr(" \t\r\n", text.at[first]))
 		first++;
-	if (first < text.len && text.at[first] == '{')
+	if (first == text.len) { /* an export that failed says nothing of what was executed */
+		snprintf(why, 256, "the file is empty");
+		return false;
+	}
+	if (text.at[first] == '{')
 		return read_json(arena, text, report, why);
 	return read_csv(arena, text, report, why);
 }

@@ -6,6 +6,7 @@
 
 #include "cursor.h"
 #include "forward.h"
+#include "receipt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -393,7 +394,8 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 		call->param[5] = records_hex(arena, fields);
 	}
 	call->param[6] = records_hex(arena, body);
-	call->param[7] = records_hex(arena, given(it->receipt));
+	if (it->receipt.len)
+		call->param[7] = records_hex(arena, receipt_normal(arena, it->receipt));
 	call->param[8] = it->evidence;
 	call->param[9] = it->who;
 	call->param[10] = SPAN("2");

@@ -373,14 +373,8 @@ BEGIN
   RETURN false;
 END $$;
 
--- Receipts name the same thing wherever it is addressed from.
-CREATE FUNCTION onceward.same_receipt(a bytea, b bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT a IS NULL OR b IS NULL OR a = b
-      OR regexp_replace(onceward.readable(a), '^[A-Za-z][A-Za-z0-9+.-]*://[^/]*', '')
-       = regexp_replace(onceward.readable(b), '^[A-Za-z][A-Za-z0-9+.-]*://[^/]*', '')
-$$;
-
--- What a line of a provider's report is to the ledger. `apply`: what is unknown is completed.
+-- What a line of a provider's report is to the ledger; its receipt is in its normal form, as those of the
+-- ledger are. `apply`: what is unknown is completed.
 CREATE FUNCTION onceward.reconcile_line(its_operation bytea, apply boolean, evidence text, who text, writer bigint, its_id bigint,
                                         its_day date, status smallint, headers bytea, body bytea, receipt bytea)
 RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -399,7 +393,7 @@ BEGIN
   END IF;
   state := onceward.state_word(s.kind, s.lease_left);
   IF state = 'completed' THEN
-    RETURN CASE WHEN NOT onceward.same_receipt(s.receipt, reconcile_line.receipt) THEN 'other_receipt'
+    RETURN CASE WHEN s.receipt <> reconcile_line.receipt THEN 'other_receipt'
                 WHEN s.status <> reconcile_line.status THEN 'other_status' ELSE 'same' END;
   END IF;
   IF state <> 'unknown' OR NOT apply THEN
@@ -436,8 +430,19 @@ BEGIN
   END LOOP;
 END $$;
 
--- Records that a complete report does not name: not executed, where they are older than the report and
--- no attempt can be running. The arrays arrive sorted by op_id.
+-- Until when the last attempt at a record that is unknown now may have been running, as far as the ledger
+-- knows: its lease's end, or its own.
+CREATE FUNCTION onceward.may_have_run_until(its_id bigint, its_day date, ended_at timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+BEGIN
+  RETURN least(ended_at, coalesce(
+    (SELECT l.lease_until FROM onceward.event_late AS l
+     WHERE l.op_id = its_id AND l.slot > 0 AND l.kind = 1 ORDER BY l.slot DESC LIMIT 1),
+    (SELECT o.lease_until FROM onceward.op AS o WHERE o.op_id = its_id AND o.expires_on = its_day)));
+END $$;
+
+-- Records that a complete report does not name: not executed, where no attempt at them may have been
+-- running when the report was made. The arrays arrive sorted by op_id.
 CREATE FUNCTION onceward.reconcile_absent(apply boolean, as_of timestamptz, evidence text, who text, writer bigint, ids bigint[], days date[])
 RETURNS TABLE (op_id bigint, day date, verdict text) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -452,7 +457,8 @@ BEGIN
     SELECT * INTO s FROM onceward.state_of(r.id, r.day);
     IF r.created_at IS NULL OR onceward.state_word(s.kind, s.lease_left) <> 'unknown' THEN
       verdict := 'changed';
-    ELSIF greatest(r.created_at, r.tried_at) >= as_of THEN
+    ELSIF greatest(r.created_at, r.tried_at,
+                   onceward.may_have_run_until(r.id, r.day, CASE WHEN s.kind = 3 THEN s.at END)) >= as_of THEN
       verdict := 'too_new';
     ELSIF NOT apply THEN
       verdict := 'absent';

@@ -378,3 +378,94 @@ def test_an_account_is_erased_over_http_with_a_reason(t):
     until(lambda: ask(gateway, "POST", "/v1/accounts/erase", erase).status == 200, 5, "the erasure")
     until(lambda: gateway.post(key).status == 410, 20, "the response being gone")
     assert upstream.count(key) == 1
+
+
+def test_a_report_that_contradicts_itself_is_left_alone_in_whole(t):
+    """Also the lines before the contradiction, whichever order they stand in."""
+    upstream, gateway = t.both()
+    keys = [unknown(gateway, upstream)[0] for _ in range(5)]
+    lines = ((keys[0], 201, "r-1"), (keys[0], 201, "r-1"), (keys[0], 201, "r-2"),  # two receipts
+             (keys[1], 201, "/o/3"), (keys[1], 201, "/o/3"),  # one receipt, by another name
+             (keys[2], 201, "http://other.example/x/../o/%33#top"),
+             (keys[3], 201, None), (keys[3], 202, None),  # two statuses
+             (keys[4], 500, "r-9"))  # what the route would not store
+    file = os.path.join(t.directory, "report.jsonl")
+    with open(file, "w", encoding="utf-8") as out:
+        for key, status, receipt in lines:
+            out.write(json.dumps({"key": key, "status": status, "receipt": receipt}) + "\n")
+    for more in ((), ("--apply",)):
+        code, out, error = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
+                                   "--evidence", "x", "--json", *more)
+        counts = json.loads(out)["counts"]
+        assert code == 1, error
+        assert counts == {"doubled_key": 5, "doubled_receipt": 3, "not_stored": 1}, counts
+    time.sleep(1.1)
+    code, out, error = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
+                               "--evidence", "x", "--json", "--apply", "--absent-is-proof", "--as-of",
+                               time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    assert "absent" not in json.loads(out)["counts"], "what a report contradicts itself about is not absent from it"
+    for key in keys:
+        assert gateway.post(key).code == "idempotency_result_unknown"
+
+
+def test_a_report_of_one_account_says_nothing_of_others(t):
+    upstream, gateway = t.both()
+    key = unknown(gateway, upstream)[0]
+    file = os.path.join(t.directory, "report.csv")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("key,status\n")
+    time.sleep(1.1)
+    code, out, error = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create", "--evidence",
+                               "x", "--apply", "--json", "--account", "other", "--absent-is-proof", "--as-of",
+                               time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    assert code == 0 and json.loads(out)["counts"] == {}, (out, error)
+    assert gateway.post(key).code == "idempotency_result_unknown"
+
+
+def test_what_is_absent_from_a_report_may_not_have_been_running_then(t):
+    """A request that was on its way when the report was made is in none, and may be executed after it."""
+    upstream, gateway = t.both(idempotency={"lease": "120s"})
+    old, _ = unknown(gateway, upstream)
+    file = os.path.join(t.directory, "report.csv")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("key,status\n")
+    reconcile = ("records", "reconcile", file, "--operation", "orders.create", "--evidence", "x", "--json",
+                 "--apply", "--absent-is-proof", "--as-of")
+    begun = time.time()
+    time.sleep(1.1)
+    t.rows(f"UPDATE onceward.event SET at = to_timestamp({begun} + 1.0)")  # it took that long to fail
+    t.rows(f"UPDATE onceward.attention SET created_at = to_timestamp({begun} - 9)")
+
+    def as_of(at):
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03}Z"
+    code, out, error = command(t, gateway, *reconcile, as_of(begun))
+    assert code == 0 and json.loads(out)["counts"] == {"too_new": 1}, (out, error)
+    code, out, error = command(t, gateway, *reconcile, as_of(time.time() + 3600))
+    assert code == 2 and "--as-of" in error, (code, out, error)
+    code, out, error = command(t, gateway, *reconcile, "2030-13-31T12:00:00Z")
+    assert code == 2 and "--as-of" in error, (code, out, error)
+    assert gateway.post(old).code == "idempotency_result_unknown"
+    code, out, error = command(t, gateway, *reconcile, as_of(time.time()))
+    assert code == 0 and json.loads(out)["counts"] == {"absent": 1}, (out, error)
+
+
+def test_an_empty_file_is_no_report(t):
+    upstream, gateway = t.both()
+    key, _ = unknown(gateway, upstream)
+    file = os.path.join(t.directory, "report.csv")
+    open(file, "w", encoding="utf-8").close()  # pylint: disable=consider-using-with
+    time.sleep(1.1)
+    code, out, error = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create", "--evidence",
+                               "x", "--apply", "--absent-is-proof", "--as-of",
+                               time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    assert code == 1 and "empty" in error, (code, out, error)
+    assert gateway.post(key).code == "idempotency_result_unknown"
+
+
+def test_a_receipt_is_the_same_however_an_operator_writes_it(t):
+    """What the API answers late is compared with it, and a false alarm would stop the operation."""
+    upstream, gateway = t.both(idempotency={"response": {"receipt": "header:Location"}})
+    _, name = unknown(gateway, upstream)
+    code, out, error = command(t, gateway, "records", "resolve", name, "--completed", "201", "--evidence", "x",
+                               "--receipt", "https://api.example/a/../orders/%31%37", "--json")
+    assert code == 0 and json.loads(out)["receipt"] == "/orders/17", (out, error)

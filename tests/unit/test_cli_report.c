@@ -60,6 +60,35 @@ START_TEST(quoted_fields_hold_anything)
 }
 END_TEST
 
+START_TEST(an_empty_file_is_no_report)
+{
+	static const char *const empty[] = { "", " \r\n\n", "\xef\xbb\xbf" };
+
+	for (size_t i = 0; i < ARRAY_LEN(empty); i++) {
+		ck_assert(!reads(empty[i]));
+		ck_assert_str_eq(why, "the file is empty");
+	}
+	ck_assert(reads("key,status\n"));
+	ck_assert_uint_eq(report.n, 0);
+}
+END_TEST
+
+START_TEST(two_columns_of_one_name_are_refused)
+{
+	ck_assert(!reads("key,status,receipt,status\nk,201,r,202\n"));
+	ck_assert_str_eq(why, "line 1: two columns have one name");
+	ck_assert(reads("key,,,status\nk,a,b,201\n"));
+}
+END_TEST
+
+START_TEST(json_lines_may_have_a_byte_order_mark)
+{
+	ck_assert(reads("\xef\xbb\xbf{\"key\": \"k\", \"status\": 201}\r\n"));
+	ck_assert_uint_eq(report.n, 1);
+	is(report.at[0].key, "k");
+}
+END_TEST
+
 START_TEST(csv_that_could_be_cut_otherwise_is_refused_with_its_line)
 {
 	static const char *const wrong[] = {
@@ -146,6 +175,9 @@ int main(void)
 	int failed = 0;
 
 	tcase_add_checked_fixture(all, setup, teardown);
+	tcase_add_test(t, an_empty_file_is_no_report);
+	tcase_add_test(t, two_columns_of_one_name_are_refused);
+	tcase_add_test(t, json_lines_may_have_a_byte_order_mark);
 	tcase_add_test(all, columns_are_told_by_their_names);
 	tcase_add_test(all, quoted_fields_hold_anything);
 	tcase_add_test(all, csv_that_could_be_cut_otherwise_is_refused_with_its_line);
