@@ -32,9 +32,9 @@ bool admin_parameter(const struct asked *asked, struct span name,
 		     struct span *value) MUST_CHECK;
 /* Do all parameters bear one of these names ("state limit")? */
 bool admin_only_parameters(const struct asked *asked, const char *names) MUST_CHECK;
-/* A JSON object with no other members than these; it lives as long as the request. NULL: `*answer`
+/* A JSON object with no other members than these, of a request with no other parameters; it lives as long as the request. NULL: `*answer`
  * is the refusal. */
-json_t *admin_object(const struct asked *asked, const char *members,
+json_t *admin_object(const struct asked *asked, const char *parameters, const char *members,
 		     struct http_answer *answer) MUST_CHECK;
 /* A member that is a string; its `at` is NULL where it is missing or something else. */
 struct span admin_string(const json_t *object, const char *member);
@@ -45,9 +45,10 @@ struct http_answer admin_records_show(struct asked *asked);
 struct http_answer admin_records_find(struct asked *asked);
 /* admin_resolve.c */
 struct http_answer admin_records_resolve(struct asked *asked);
+/* admin_accounts.c */
+struct http_answer admin_accounts_erase(struct asked *asked);
 /* admin_operations.c */
 struct http_answer admin_operations_list(struct asked *asked);
 struct http_answer admin_operations_stop(struct asked *asked);
 struct http_answer admin_operations_resume(struct asked *asked);
 struct http_answer admin_operations_adopt(struct asked *asked);
-struct http_answer admin_accounts_erase(struct asked *asked);

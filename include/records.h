@@ -64,6 +64,9 @@ struct record_key {
 /* The hash as a uuid's 32 digits. */
 struct span records_hash(struct arena *arena, const struct records_secrets *secrets,
 			 const struct record_key *key);
+/* For the audit table. */
+struct span records_about(struct arena *arena, const struct records_secrets *secrets,
+			  const struct record_key *key);
 void records_find(struct arena *arena, const struct records_secrets *secrets,
 		  const struct record_key *key, bool reveal, struct records_call *call);
 /* The record of a show or a find. False: there is none. */
@@ -97,6 +100,9 @@ const char *records_refused(struct span result);
 struct actor {
 	struct span who, reason;
 };
+/* Nothing but blanks is no reason. */
+bool records_says_something(struct span text) MUST_CHECK;
+#define RECORDS_ACCOUNT_MAX 255U
 void records_stop(struct arena *arena, struct span operation, struct span account,
 		  const struct actor *actor, struct records_call *call);
 void records_resume(struct arena *arena, struct span operation, struct span account,

@@ -37,11 +37,11 @@ static const struct endpoint {
 	{ "POST", "/v1/records/find", ADMIN_VIEWER, admin_records_find },
 	{ "GET", "/v1/records/{}", ADMIN_VIEWER, admin_records_show },
 	{ "POST", "/v1/records/{}/resolve", ADMIN_OPERATOR, admin_records_resolve },
+	{ "POST", "/v1/accounts/erase", ADMIN_OPERATOR, admin_accounts_erase },
 	{ "GET", "/v1/operations", ADMIN_VIEWER, admin_operations_list },
 	{ "POST", "/v1/operations/{}/stop", ADMIN_OPERATOR, admin_operations_stop },
 	{ "POST", "/v1/operations/{}/resume", ADMIN_OPERATOR, admin_operations_resume },
 	{ "POST", "/v1/operations/{}/adopt", ADMIN_OPERATOR, admin_operations_adopt },
-	{ "POST", "/v1/accounts/erase", ADMIN_OPERATOR, admin_accounts_erase },
 };
 
 struct http_answer admin_refuse(const struct asked *asked, enum problem problem,

@@ -1,6 +1,6 @@
 /*
  * Operations over HTTP: what the ledger knows of them, stops, and adopting what the settings say
- * (CONTRACT 9, 15); and the erasure of an account (CONTRACT 12). Every change has a person's name and reason.
+ * (CONTRACT 9, 15). Every change has a person's name and reason.
  */
 #include "admin_internal.h"
 
@@ -67,7 +67,7 @@ static struct operating *read(const struct asked *asked, struct actor *actor,
 			      struct span *account, struct http_answer *refusal)
 {
 	const json_t *body =
-		admin_object(asked, account ? "reason account" : "reason", refusal);
+		admin_object(asked, "", account ? "reason account" : "reason", refusal);
 	struct operating *o = NULL;
 
 	if (!body)
@@ -81,11 +81,13 @@ static struct operating *read(const struct asked *asked, struct actor *actor,
 					"This cannot be an operation's name");
 		return NULL;
 	}
-	if (!actor->reason.len ||
+	if (!records_says_something(actor->reason) ||
 	    (account && json_object_get(body, "account") &&
-	     !json_is_null(json_object_get(body, "account")) && !account->len)) {
+	     !json_is_null(json_object_get(body, "account")) && !account->len) ||
+	    (account && account->len > RECORDS_ACCOUNT_MAX)) {
 		*refusal = admin_refuse(asked, PROBLEM_ADMIN_INVALID,
-					"A reason is needed, as a string; account is one too");
+					"A reason is needed, as a string; account is one too, "
+					"of 1 to 255 bytes");
 		return NULL;
 	}
 	o = operating_new(asked, changed);
@@ -139,43 +141,5 @@ struct http_answer admin_operations_adopt(struct asked *asked)
 	o->done = "adopted";
 	o->not_done = "was the same";
 	records_adopt(asked->arena, it, &actor, &o->task.calls[0]);
-	return admin_ask(asked, &o->task);
-}
-
-/* --- accounts --- */
-
-static struct http_answer erased(struct admin_task *task, struct pg_rows *const *rows)
-{
-	struct operating *o = container_of(task, struct operating, task);
-	struct span done = pg_bytes(rows[0], 0, 0);
-	struct span waiting = pg_bytes(rows[0], 0, 1);
-
-	return admin_json(
-		&o->asked,
-		arena_format(o->asked.arena,
-			     "{\"erased\": %.*s, \"waiting\": %.*s, \"dry_run\": %s}\n",
-			     (int)done.len, done.at, (int)waiting.len, waiting.at, o->done));
-}
-
-struct http_answer admin_accounts_erase(struct asked *asked)
-{
-	struct http_answer refusal;
-	const json_t *body = admin_object(asked, "account reason dry_run", &refusal);
-	const json_t *dry = json_object_get(body, "dry_run");
-	struct actor actor = { asked->who, admin_string(body, "reason") };
-	struct span account = admin_string(body, "account");
-	struct operating *o = NULL;
-
-	if (!body)
-		return refusal;
-	if (!account.len || !actor.reason.len || (dry && !json_is_boolean(dry)))
-		return admin_refuse(
-			asked, PROBLEM_ADMIN_INVALID,
-			"account and reason are needed, as strings; dry_run is true "
-			"or false");
-	o = operating_new(asked, erased);
-	o->done = json_is_true(dry) ? "true" : "false";
-	o->task.changes = !json_is_true(dry);
-	records_erase(asked->arena, account, json_is_true(dry), &actor, &o->task.calls[0]);
 	return admin_ask(asked, &o->task);
 }

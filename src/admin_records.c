@@ -173,7 +173,7 @@ struct http_answer admin_records_find(struct asked *asked)
 		return away(asked);
 	if (!read_reveal(asked, &reveal, &refusal))
 		return refusal;
-	body = admin_object(asked, "account operation key", &refusal);
+	body = admin_object(asked, "reveal", "account operation key", &refusal);
 	if (!body)
 		return refusal;
 	key = (struct record_key){ admin_string(body, "account"),
@@ -186,6 +186,6 @@ struct http_answer admin_records_find(struct asked *asked)
 		"never used, was released, or is forgotten";
 	records_find(asked->arena, &shown->secrets, &key, reveal, &shown->task.calls[0]);
 	shown->task.n = 1;
-	note_reveal(shown, reveal, SPAN("a record found by its key"));
+	note_reveal(shown, reveal, records_about(asked->arena, &shown->secrets, &key));
 	return admin_ask(asked, &shown->task);
 }

@@ -98,13 +98,20 @@ static const char *stray(json_t *object, const char *members)
 	return NULL;
 }
 
-json_t *admin_object(const struct asked *asked, const char *members, struct http_answer *answer)
+json_t *admin_object(const struct asked *asked, const char *parameters, const char *members,
+		     struct http_answer *answer)
 {
 	struct span body = asked->request->body;
 	json_error_t error;
 	json_t *object = NULL;
 	const char *bad = NULL;
 
+	if (!admin_only_parameters(asked, parameters)) {
+		*answer = admin_refuse(asked, PROBLEM_ADMIN_INVALID,
+				       parameters[0] ? "There is no such parameter here"
+						     : "There are no parameters here");
+		return NULL;
+	}
 	if (asked->request->body_too_large) {
 		*answer = admin_refuse(asked, PROBLEM_BODY_TOO_LARGE, "");
 		return NULL;

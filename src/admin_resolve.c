@@ -189,7 +189,7 @@ struct http_answer admin_records_resolve(struct asked *asked)
 	const struct records_secrets *secrets =
 		asked->view->ledger ? admin_ledger_secrets(asked->view->ledger) : NULL;
 	struct http_answer refusal;
-	const json_t *object = admin_object(asked, MEMBERS, &refusal);
+	const json_t *object = admin_object(asked, "", MEMBERS, &refusal);
 	const char *wrong = NULL;
 
 	if (!object)

@@ -206,7 +206,7 @@ static int find(struct desk *desk)
 				  span_of(args->word[2]) };
 	struct records_call call;
 
-	if (!note_reveal(desk, SPAN("a record found by its key")))
+	if (!note_reveal(desk, records_about(desk->arena, &desk->secrets, &key)))
 		return CLI_FAILED;
 	records_find(desk->arena, &desk->secrets, &key, args->reveal, &call);
 	return print_one(

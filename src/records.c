@@ -121,6 +121,14 @@ struct span records_hash(struct arena *arena, const struct records_secrets *secr
 	return (struct span){ hex.at + 2, hex.len - 2 };
 }
 
+struct span records_about(struct arena *arena, const struct records_secrets *secrets,
+			  const struct record_key *key)
+{
+	struct span hash = records_hash(arena, secrets, key);
+
+	return arena_format(arena, "key hash %.*s", (int)hash.len, hash.at);
+}
+
 /* --- lists --- */
 
 static bool read_limit(struct span text, int64_t *limit)
@@ -351,7 +359,7 @@ static bool bodiless(unsigned status)
 
 const char *records_resolution_wrong(const struct resolution *it)
 {
-	if (it->evidence.len == 0)
+	if (!records_says_something(it->evidence))
 		return "evidence is missing: a sentence that says how it is known";
 	if (!it->completed)
 		return it->fields.n || it->body.at || it->receipt.at || it->status

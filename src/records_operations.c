@@ -32,6 +32,14 @@ const struct idempotency_settings *records_operation_named(const struct settings
 
 /* --- what is sent --- */
 
+bool records_says_something(struct span text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if ((unsigned char)text.at[i] > ' ')
+			return true;
+	return false;
+}
+
 static void act(struct records_call *call, enum query query, struct span operation,
 		struct span account)
 {

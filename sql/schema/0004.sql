@@ -10,8 +10,9 @@ EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
   RETURN encode(bytes, 'escape');
 END $$;
 
+-- NULL: it was erased.
 CREATE FUNCTION onceward.named(bytes bytea, reveal boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN reveal THEN onceward.readable(bytes) ELSE substr(encode(sha256(bytes), 'hex'), 1, 12) END
+  SELECT CASE WHEN bytes = '' THEN NULL WHEN reveal THEN onceward.readable(bytes) ELSE substr(encode(sha256(bytes), 'hex'), 1, 12) END
 $$;
 
 CREATE FUNCTION onceward.utc(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$

@@ -2,6 +2,7 @@
 import time
 
 from harness import Later, answer, raw, tag, until
+from test_records import ask, tokens
 
 SHORT = {"retention": "1s", "tombstone": "2s"}
 CUT = raw(b"HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nhalf")
@@ -218,6 +219,28 @@ def test_an_erased_account_leaves_hashes_and_executes_nothing_twice(t):
         assert not [row for row in left if clear in row[0]], clear
         assert not [row for row in left if hexed in row[0]], clear
     assert upstream.count(unknown) == 1
+
+
+def test_an_account_is_erased_over_http(t):
+    upstream, gateway = t.both(idempotency=BEHIND, top=tokens(t))
+    alice, key, cut = [("X-Account", "alice-of-acme")], t.key(), t.key()
+    upstream.on(cut, CUT)
+    gateway.post(key, fields=alice)
+    gateway.post(cut, fields=alice)
+    body = {"account": "alice-of-acme", "reason": "case 18"}
+    until(lambda: ask(gateway, "GET", "/v1/operations").status == 200, 5, "the ledger being asked")
+    assert ask(gateway, "POST", "/v1/accounts/erase", body, who="vera").status == 403
+    dry = ask(gateway, "POST", "/v1/accounts/erase", {**body, "dry_run": True})
+    assert dry.json() == {"dry_run": True, "erased": 1, "waiting": 1}, dry
+    assert gateway.post(key, fields=alice).replayed
+    done = ask(gateway, "POST", "/v1/accounts/erase", body)
+    assert (done.status, done.json()) == (200, {"dry_run": False, "erased": 1, "waiting": 1}), done
+    not_retained(gateway.post(key, fields=alice))
+    assert t.rows("SELECT who, reason FROM onceward.audit WHERE action = 'erase'") == [["olga", "case 18"]]
+    name = gateway.post(key, fields=alice).request_id
+    record = ask(gateway, "GET", f"/v1/records/{name}").json()
+    assert record["account"] is None and record["key"] is None, "the hash of nothing is nobody's"
+    assert b"alice" not in gateway.log().encode(), "the log names nobody"
 
 
 def test_wrong_usage_of_purge_and_erase_is_told(t):

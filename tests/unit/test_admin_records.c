@@ -37,6 +37,7 @@ START_TEST(who_may_look_may_not_change)
 		{ "POST", "/v1/operations/pay/resume", 403, 400 },
 		{ "POST", "/v1/operations/pay/adopt", 403, 400 },
 		{ "POST", "/v1/accounts/erase", 403, 400 },
+		{ "GET", "/v1/accounts/erase", 405, 405 },
 		{ "POST", "/v1/records", 405, 405 },
 		{ "GET", "/v1/records/", 404, 404 },
 		{ "GET", "/v1/records/a/b", 404, 404 },
@@ -79,6 +80,65 @@ START_TEST(of_whoever_may_not_do_it_no_body_is_read)
 }
 END_TEST
 
+static const char *says_400(const char *path, const char *query, const char *body)
+{
+	struct http_answer answer;
+
+	status_as("operator", "GET", "/healthz");
+	request.body = span_of(body);
+	request.query = span_of(query);
+	answer = ask("POST", path);
+	request.query = SPAN("");
+	ck_assert_msg(answer.status == 400, "%s %s: %u", path, body, answer.status);
+	return arena_copy(arena, answer.body).at;
+}
+
+/* Who writes ?dry_run=1 believes that nothing is changed. */
+START_TEST(a_change_with_a_parameter_that_means_nothing_is_refused)
+{
+	static const char *const all[][2] = {
+		{ "/v1/records/req_x/resolve",
+		  "{\"outcome\":\"not_executed\",\"evidence\":\"x\"}" },
+		{ "/v1/operations/pay/stop", "{\"reason\":\"x\"}" },
+		{ "/v1/operations/pay/resume", "{\"reason\":\"x\"}" },
+		{ "/v1/operations/pay/adopt", "{\"reason\":\"x\"}" },
+		{ "/v1/accounts/erase", "{\"reason\":\"x\",\"account\":\"a\"}" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		ck_assert_ptr_nonnull(
+			strstr(says_400(all[i][0], "dry_run=1", all[i][1]), "no parameters"));
+}
+END_TEST
+
+START_TEST(an_erasure_and_a_stop_are_refused_for_what_is_wrong_with_them)
+{
+	static const char erase[] = "/v1/accounts/erase", stop[] = "/v1/operations/pay/stop";
+	static const char *const all[][3] = {
+		{ erase, "{\"reason\":\"x\"}", "account is needed" },
+		{ erase, "{\"account\":\"\",\"reason\":\"x\"}", "account is needed" },
+		{ erase, "{\"account\":7,\"reason\":\"x\"}", "account is needed" },
+		{ erase, "{\"account\":\"a\"}", "reason is needed" },
+		{ erase, "{\"account\":\"a\",\"reason\":\" \\t\"}", "reason is needed" },
+		{ erase, "{\"account\":\"a\",\"reason\":\"x\",\"dry_run\":\"no\"}",
+		  "dry_run is" },
+		{ erase, "{\"account\":\"a\",\"reason\":\"x\",\"dry-run\":true}",
+		  "no member dry-run" },
+		{ stop, "{\"reason\":\" \"}", "reason is needed" },
+		{ stop, "{\"reason\":\"x\",\"account\":\"\"}", "account is one too" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		ck_assert_msg(strstr(says_400(all[i][0], "", all[i][1]), all[i][2]), "%s",
+			      all[i][1]);
+	ck_assert_ptr_nonnull(strstr(
+		says_400(
+			stop, "",
+			arena_format(arena, "{\"reason\":\"x\",\"account\":\"%0256d\"}", 0).at),
+		"1 to 255 bytes"));
+}
+END_TEST
+
 static const char *resolve_says(const char *body)
 {
 	struct http_answer answer;
@@ -103,6 +163,8 @@ START_TEST(a_resolution_is_refused_for_what_is_wrong_with_it)
 		{ "{\"outcome\":\"completed\",\"status\":\"201\"}", "are numbers" },
 		{ "{\"outcome\":\"completed\",\"status\":201.5}", "are numbers" },
 		{ "{\"outcome\":\"completed\",\"status\":201}", "evidence is missing" },
+		{ "{\"outcome\":\"completed\",\"status\":201,\"evidence\":\" \"}",
+		  "evidence is missing" },
 		{ "{\"outcome\":\"completed\",\"evidence\":\"x\"}", "from 200 to 599" },
 		{ "{\"outcome\":\"completed\",\"evidence\":\"x\",\"status\":199}",
 		  "from 200 to 599" },
@@ -132,6 +194,8 @@ int main(void)
 	tcase_add_test(all, who_may_look_may_not_change);
 	tcase_add_test(all, without_tokens_nothing_of_records_is_answered);
 	tcase_add_test(all, of_whoever_may_not_do_it_no_body_is_read);
+	tcase_add_test(all, a_change_with_a_parameter_that_means_nothing_is_refused);
+	tcase_add_test(all, an_erasure_and_a_stop_are_refused_for_what_is_wrong_with_them);
 	tcase_add_test(all, a_resolution_is_refused_for_what_is_wrong_with_it);
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);

@@ -111,8 +111,6 @@ START_TEST(csv_that_could_be_cut_otherwise_is_refused_with_its_line)
 	}
 	ck_assert(!reads("a,b\n1,2\n"));
 	ck_assert(strstr(why, "columns"));
-	ck_assert(reads(""));
-	ck_assert_uint_eq(report.n, 0);
 }
 END_TEST
 
@@ -175,9 +173,9 @@ int main(void)
 	int failed = 0;
 
 	tcase_add_checked_fixture(all, setup, teardown);
-	tcase_add_test(t, an_empty_file_is_no_report);
-	tcase_add_test(t, two_columns_of_one_name_are_refused);
-	tcase_add_test(t, json_lines_may_have_a_byte_order_mark);
+	tcase_add_test(all, an_empty_file_is_no_report);
+	tcase_add_test(all, two_columns_of_one_name_are_refused);
+	tcase_add_test(all, json_lines_may_have_a_byte_order_mark);
 	tcase_add_test(all, columns_are_told_by_their_names);
 	tcase_add_test(all, quoted_fields_hold_anything);
 	tcase_add_test(all, csv_that_could_be_cut_otherwise_is_refused_with_its_line);
