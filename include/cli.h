@@ -35,6 +35,9 @@ const char *cli_stray(const struct cli_args *args, const char *allowed);
  * ("--reason TEXT"), written into `out`; or NULL. */
 const char *cli_missing(const struct cli_args *args, const char *needed, char out[64]);
 
+/* The first option that was given with nothing as its value (an unset variable of a script); or NULL. */
+const char *cli_empty(const struct cli_args *args);
+
 int cli_check(const struct cli_args *args);
 int cli_example(const struct cli_args *args);
 int cli_digest(const struct cli_args *args);

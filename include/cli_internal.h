@@ -49,4 +49,6 @@ struct desk {
 	struct records_secrets secrets;
 };
 /* Opens it, works and closes it. What cannot be opened stands on standard error. */
+/* Says on standard error that the settings have no such --operation: what follows may come to nothing. */
+void desk_operation(const struct desk *desk);
 int desk_run(struct desk *desk, const struct cli_args *args, int (*work)(struct desk *));

@@ -7,6 +7,7 @@
 #include "cli.h"
 
 #include "cli_internal.h"
+#include "escape.h"
 #include "mem.h"
 
 #include <stdarg.h>
@@ -204,14 +205,38 @@ const char *cli_missing(const struct cli_args *args, const char *needed, char ou
 	return NULL;
 }
 
+const char *cli_empty(const struct cli_args *args)
+{
+	struct cli_args copy = *args;
+
+	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+		const struct option *o = &options[i];
+		const char *text = o->values ? *text_at(&copy, o) : NULL;
+
+		if (text && !text[0])
+			return o->name;
+	}
+	return NULL;
+}
+
+/* It may speak of files and of what PostgreSQL says: no terminal obeys it. */
 int cli_failed(const char *format, ...)
 {
+	char text[4096], piece[ESCAPE_MAX];
+	struct span rest = { text, 0 };
 	va_list list;
 
-	fputs("onceward: ", stderr);
 	va_start(list, format);
-	vfprintf(stderr, format, list);
+	vsnprintf(text, sizeof(text), format, list);
 	va_end(list);
+	rest.len = strlen(text);
+	fputs("onceward: ", stderr);
+	while (rest.len > 0) {
+		bool line = rest.at[0] == '\n';
+		size_t n = escape_next(&rest, false, piece);
+
+		fwrite(line ? "\n" : piece, 1, line ? 1 : n, stderr);
+	}
 	fputc('\n', stderr);
 	return CLI_FAILED;
 }

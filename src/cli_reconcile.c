@@ -390,6 +390,7 @@ static int reconcile(struct desk *desk)
 
 	if (!read_status(r) || !read_as_of(r))
 		return CLI_USAGE;
+	desk_operation(desk);
 	r->who = cli_who(r->desk.args, r->name);
 	if (!cli_read(file, REPORT_MAX, &text, &too_large))
 		return CLI_FAILED;

@@ -54,6 +54,14 @@ static struct span opt(const char *text)
 	return text ? span_of(text) : (struct span){ NULL, 0 };
 }
 
+void desk_operation(const struct desk *desk)
+{
+	const char *name = desk->args->operation;
+
+	if (name && !records_operation_named(desk->settings, span_of(name)))
+		fprintf(stderr, "onceward: %s has no operation %s\n", desk->args->file, name);
+}
+
 /* Who sees accounts and keys in clear is noted before. */
 static bool note_reveal(struct desk *desk, struct span about)
 {
@@ -125,6 +133,7 @@ static int list(struct desk *desk)
 		cli_failed("%s", wrong);
 		return CLI_USAGE;
 	}
+	desk_operation(desk);
 	rows = note_reveal(desk, SPAN("a list of records")) ? cli_call(desk->session, &call)
 							    : NULL;
 	if (!rows)
@@ -206,6 +215,7 @@ static int find(struct desk *desk)
 				  span_of(args->word[2]) };
 	struct records_call call;
 
+	desk_operation(desk);
 	if (!note_reveal(desk, records_about(desk->arena, &desk->secrets, &key)))
 		return CLI_FAILED;
 	records_find(desk->arena, &desk->secrets, &key, args->reveal, &call);

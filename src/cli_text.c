@@ -112,8 +112,9 @@ void cli_object(json_t *object)
 	}
 }
 
+/* Letters of other alphabets are escaped, and with them what a terminal would obey. */
 void cli_json(const json_t *value)
 {
-	json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+	json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
 	fputc('\n', stdout);
 }

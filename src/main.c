@@ -95,11 +95,26 @@ static int version(void)
 	return CLI_DONE;
 }
 
-static int help(void)
+/* All commands, or those that these words begin. */
+static bool is_meant(const struct command *command, const struct cli_args *args)
+{
+	size_t len = args->words ? strlen(args->word[0]) : 0;
+	const char *behind = command->name + len;
+
+	if (len == 0)
+		return true;
+	if (strncmp(command->name, args->word[0], len) != 0 || (*behind && *behind != ' '))
+		return false;
+	return args->words < 2 || !*behind || strcmp(behind + 1, args->word[1]) == 0;
+}
+
+static int help(const struct cli_args *args)
 {
 	fputs("onceward makes unsafe HTTP requests safe to retry.\n\n", stdout);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		printf("  onceward %s\n        %s\n", commands[i].usage, commands[i].help);
+		if (is_meant(&commands[i], args))
+			printf("  onceward %s\n        %s\n", commands[i].usage,
+			       commands[i].help);
 	fputs("  onceward --help | --version\n\n"
 	      "-c FILE and the other options may stand anywhere behind the command. Commands "
 	      "on the\n"
@@ -116,6 +131,20 @@ static int wrong(const char *what, const struct command *command)
 		fprintf(stderr, "usage: onceward %s\n", command->usage);
 	else
 		fputs("onceward --help lists the commands\n", stderr);
+	return CLI_USAGE;
+}
+
+static int wrong_command(const struct cli_args *args)
+{
+	const struct cli_args first = { .word = { args->word[0] }, .words = 1 };
+	char why[256];
+
+	snprintf(why, sizeof(why), "there is no command %.100s%s%.100s", args->word[0],
+		 args->words > 1 ? " " : "", args->words > 1 ? args->word[1] : "");
+	wrong(why, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (is_meant(&commands[i], &first) && commands[i].name[0])
+			fprintf(stderr, "       onceward %s\n", commands[i].usage);
 	return CLI_USAGE;
 }
 
@@ -160,8 +189,10 @@ static int run(const struct command *command, const struct cli_args *args)
 		snprintf(why, sizeof(why), "%s is missing", missing);
 		return wrong(why, command);
 	}
-	if (args->as && !args->as[0])
-		return wrong("--as needs a name", command);
+	if (cli_empty(args)) {
+		snprintf(why, sizeof(why), "%s needs a value", cli_empty(args));
+		return wrong(why, command);
+	}
 	return command->run(args);
 }
 
@@ -186,13 +217,12 @@ int main(int argc, char **argv)
 	if (args.version)
 		return finished(version());
 	if (args.help)
-		return finished(help());
+		return finished(help(&args));
 	if (argc < 2)
 		return wrong("what shall it do?", NULL);
 	command = find(&args);
 	if (!command) {
-		snprintf(why, sizeof(why), "there is no command %.200s", args.word[0]);
-		return wrong(why, NULL);
+		return wrong_command(&args);
 	}
 	json_object_seed(0);
 	pg_ignore_environment();

@@ -469,3 +469,15 @@ def test_a_receipt_is_the_same_however_an_operator_writes_it(t):
     code, out, error = command(t, gateway, "records", "resolve", name, "--completed", "201", "--evidence", "x",
                                "--receipt", "https://api.example/a/../orders/%31%37", "--json")
     assert code == 0 and json.loads(out)["receipt"] == "/orders/17", (out, error)
+
+
+def test_a_terminal_obeys_nothing_that_a_record_holds(t):
+    upstream, gateway = t.both()
+    _, name = unknown(gateway, upstream)
+    code, _, error = command(t, gateway, "records", "resolve", name, "--not-executed", "--evidence",
+                             "\x1b[31mred \x9b31m\u202e", "--as", "\x9bme")
+    assert code == 0, error
+    for words in (("records", "show", name), ("records", "show", name, "--json")):
+        code, out, error = command(t, gateway, *words)
+        assert code == 0 and "[31mred" in out, error
+        assert not any(c in out for c in "\x1b\x9b"), out

@@ -75,11 +75,15 @@ START_TEST(wrong_usage_is_2_and_says_what_is_wrong)
 		{ "operations adopt -c $CONF --reason x", "a word is missing" },
 		{ "operations adopt pay -c $CONF", "--reason TEXT is missing" },
 		{ "operations adopt pay -c $CONF --reason ''", "--reason TEXT is missing" },
-		{ "operations adopt pay -c $CONF --reason x --as ''", "--as needs a name" },
+		{ "operations adopt pay -c $CONF --reason x --as ''", "--as needs a value" },
 		{ "operations stop pay -c $CONF", "--reason TEXT is missing" },
 		{ "operations resume -c $CONF --reason x", "either NAME or --all" },
 		{ "operations resume pay --all -c $CONF --reason x", "either NAME or --all" },
 		{ "records", "no command records" },
+		{ "records", "onceward records resolve ID" },
+		{ "records list -c $CONF --account ''", "--account needs a value" },
+		{ "operations stop pay -c $CONF --reason x --account=",
+		  "--account needs a value" },
 		{ "records show -c $CONF", "a word is missing" },
 		{ "records find k -c $CONF --operation pay", "--account ACCOUNT is missing" },
 		{ "records resolve req_x -c $CONF --completed 201",
@@ -101,6 +105,8 @@ START_TEST(help_version_and_example_need_nothing)
 {
 	run("--help", 0, "operations adopt NAME");
 	run("check --help", 0, "onceward check");
+	run("records find --help", 0, "records find KEY");
+	ck_assert_ptr_null(strstr(output, "records list"));
 	run("--version", 0, "onceward ");
 	run("example", 0, "retention");
 	run("migrate --print", 0, "CREATE TABLE onceward.key");
@@ -209,6 +215,8 @@ START_TEST(words_of_records_that_mean_nothing_are_told)
 	run("records list -c $CONF --cursor x", 2, "not one of this list");
 	run("records list -c $CONF", 0, "none");
 	run("records list -c $CONF --json", 0, "\"next_cursor\": null");
+	run("records list -c $CONF --operation nothing", 0, "has no operation nothing");
+	run("records show \"$(printf 'x\\033[31m')\" -c $CONF", 1, "x\\u001b[31m is no id");
 	run("records show 1234567890123 -c $CONF", 1, "nothing of this record");
 	run("records find k -c $CONF --operation pay --account a", 1, "no record of this key");
 }
