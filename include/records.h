@@ -9,7 +9,7 @@
 #include "record_id.h"
 #include "settings.h"
 
-#define RECORDS_PARAMS_MAX 12U
+#define RECORDS_PARAMS_MAX 13U
 #define RECORDS_LIMIT_MAX  1000U
 #define RECORDS_LIMIT      "50"
 

@@ -6,8 +6,9 @@
  *
  * Work is done in steps, each of which is one transaction, so that an end in the middle leaves
  * whole steps, and a second run finds done what the first did. Two lines with one receipt, or two
- * receipts of one key, are what the whole program is there to prevent: they are told, left alone,
- * and the exit code is 1.
+ * receipts of one key, in the report or in the ledger and the report, are what the whole program is there
+ * to prevent: they are told, left alone, and the exit code is 1; so it is for an effect of what the
+ * ledger takes for not executed.
  */
 #include "cli_reconcile.h"
 
@@ -348,6 +349,19 @@ static bool note(struct reconcile *r, const json_t *result)
 	return rows != NULL;
 }
 
+/* Whatever was done twice, or may be done again. */
+static bool done_twice(const struct reconcile *r)
+{
+	static const enum reconcile_verdict signs[] = { VERDICT_DOUBLED_RECEIPT,
+							VERDICT_DOUBLED_KEY,
+							VERDICT_OTHER_RECEIPT,
+							VERDICT_RELEASED };
+	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+		if (r->counts[signs[i]])
+			return true;
+	return false;
+}
+
 static int finish(struct reconcile *r, bool whole)
 {
 	json_t *result = NULL;
@@ -359,8 +373,7 @@ static int finish(struct reconcile *r, bool whole)
 		cli_json(result);
 	else
 		show(r, result);
-	if (whole && (!r->desk.args->apply || note(r, result)) &&
-	    !r->counts[VERDICT_DOUBLED_RECEIPT] && !r->counts[VERDICT_DOUBLED_KEY])
+	if (whole && (!r->desk.args->apply || note(r, result)) && !done_twice(r))
 		code = CLI_DONE;
 	json_decref(result);
 	return code;

@@ -152,6 +152,14 @@ static void take(struct reconcile_line **step, size_t n, const struct pg_rows *r
 	}
 }
 
+static bool receipt_unique(const struct reconcile *r)
+{
+	const struct idempotency_settings *it =
+		records_operation_named(r->desk.settings, span_of(r->desk.args->operation));
+
+	return it && it->response.receipt_unique;
+}
+
 static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at, bool left_alone)
 {
 	struct reconcile_line *step[STEP];
@@ -170,6 +178,7 @@ static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at, boo
 	n = gather(arena, r, at, left_alone, step, &arrays);
 	if (n) {
 		arrays_end(&arrays, &call);
+		call.param[call.n++] = yes_no(receipt_unique(r));
 		rows = run(r, &call);
 		good = rows != NULL;
 	}

@@ -391,7 +391,7 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 			.at;
 	if (it->completed && bodiless(it->status))
 		body = SPAN("");
-	*call = (struct records_call){ QUERY_records_resolve, { { NULL, 0 } }, 12 };
+	*call = (struct records_call){ QUERY_records_resolve, { { NULL, 0 } }, 13 };
 	call->param[0] = records_number(arena, ref->op_id);
 	call->param[1] = records_number(arena, ref->day);
 	if (it->generation)
@@ -408,6 +408,7 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 	call->param[9] = it->who;
 	call->param[10] = SPAN("2");
 	call->param[11] = records_number(arena, records_writer());
+	call->param[12] = word(operation && operation->response.receipt_unique);
 	return NULL;
 }
 

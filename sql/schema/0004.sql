@@ -15,6 +15,11 @@ CREATE FUNCTION onceward.named(bytes bytea, reveal boolean) RETURNS text LANGUAG
   SELECT CASE WHEN bytes = '' THEN NULL WHEN reveal THEN onceward.readable(bytes) ELSE substr(encode(sha256(bytes), 'hex'), 1, 12) END
 $$;
 
+-- As in the gateways' logs.
+CREATE FUNCTION onceward.logged(key_hash uuid) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT substr(encode(uuid_send(key_hash), 'hex'), 1, 12)
+$$;
+
 CREATE FUNCTION onceward.utc(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN isfinite(at) THEN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') ELSE at::text END
 $$;
@@ -78,7 +83,7 @@ BEGIN
       shown := shown + 1;
       RETURN QUERY SELECT a.op_id, a.expires_on, json_build_object(
         'state', state, 'operation', onceward.readable(a.operation), 'account', onceward.named(a.account, reveal),
-        'key', onceward.named(a.key, reveal), 'created_at', onceward.utc(a.created_at), 'generation', a.generation,
+        'key', onceward.named(a.key, reveal), 'key_hash', onceward.logged(a.key_hash), 'created_at', onceward.utc(a.created_at), 'generation', a.generation,
         'cause', onceward.readable(a.cause), 'tries', a.tries, 'tried_at', onceward.utc(a.tried_at),
         'lease_until', onceward.utc(a.claim_until), 'due_at', onceward.utc(a.due_at)), NULL::bigint, NULL::bigint;
     END IF;
@@ -156,7 +161,7 @@ BEGIN
         shown := shown + 1;
         RETURN QUERY SELECT r.id, (r.op).expires_on, json_build_object(
           'state', r.state, 'operation', onceward.readable((r.op).operation), 'account', onceward.named((r.op).account, reveal),
-          'key', onceward.named((r.op).key, reveal), 'created_at', onceward.utc((r.op).created_at), 'generation', r.generation,
+          'key', onceward.named((r.op).key, reveal), 'key_hash', onceward.logged((r.op).key_hash), 'created_at', onceward.utc((r.op).created_at), 'generation', r.generation,
           'source', onceward.source_word(r.source), 'status', r.status, 'ended_at', onceward.utc(r.at),
           'lease_until', CASE WHEN r.state = 'in_flight' THEN onceward.utc(now() + r.lease_left * interval '1 millisecond') END),
           NULL::bigint, NULL::bigint;
@@ -253,6 +258,7 @@ BEGIN
     'operation', onceward.readable(coalesce(o.operation, a.operation)),
     'account', onceward.named(coalesce(o.account, a.account), reveal),
     'key', onceward.named(coalesce(o.key, a.key), reveal),
+    'key_hash', onceward.logged(coalesce(its_hash, o.key_hash, a.key_hash)),
     'generation', s.generation,
     'created_at', onceward.utc(coalesce(o.created_at, a.created_at, onceward.op_id_time(its_id))),
     'lease_until', CASE WHEN s.kind IN (0, 1) THEN onceward.utc(now() + s.lease_left * interval '1 millisecond') END,
@@ -290,22 +296,32 @@ CREATE FUNCTION onceward.operation_of(its_id bigint, its_day date) RETURNS SETOF
   SELECT f.operation FROM onceward.facts_of(its_id, its_day) AS f
 $$;
 
--- resolve() with the times that the record was given when it was reserved.
+-- resolve() with the times that the record was given when it was reserved. receipt_unique: one that
+-- another key has already is the sign that something was done twice.
 CREATE FUNCTION onceward.resolve_record(its_id bigint, its_day date, expected smallint, kind smallint, status smallint,
                                         headers bytea, body bytea, receipt bytea, evidence text, who text, source smallint,
-                                        writer bigint)
+                                        writer bigint, receipt_unique boolean)
 RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
-  k     onceward.key;
-  began timestamptz;
+  f      record;
+  k      onceward.key;
+  began  timestamptz;
+  keep   bigint;
+  result smallint;
 BEGIN
-  SELECT t.* INTO k FROM onceward.facts_of(its_id, its_day) AS f JOIN onceward.key AS t ON t.key_hash = f.key_hash AND t.op_id = its_id;
+  SELECT * INTO f FROM onceward.facts_of(its_id, its_day);
+  SELECT * INTO k FROM onceward.key AS t WHERE t.key_hash = f.key_hash AND t.op_id = its_id;
   began := coalesce((SELECT o.created_at FROM onceward.op AS o WHERE o.op_id = its_id AND o.expires_on = its_day),
                     onceward.op_id_time(its_id));
-  RETURN onceward.resolve(its_id, its_day, expected, kind, status, headers, body, receipt, evidence, who, source,
+  keep := CASE WHEN isfinite(k.keep_until) THEN (extract(epoch FROM k.keep_until - began) * 1000)::bigint
+               WHEN k.keep_until IS NULL THEN 2592000000 ELSE 3153600000000 END;
+  result := onceward.resolve(its_id, its_day, expected, kind, status, headers, body, receipt, evidence, who, source,
     CASE WHEN isfinite(k.expires_at) THEN (extract(epoch FROM k.expires_at - began) * 1000)::bigint ELSE 86400000 END,
-    CASE WHEN isfinite(k.keep_until) THEN (extract(epoch FROM k.keep_until - began) * 1000)::bigint
-         WHEN k.keep_until IS NULL THEN 2592000000 ELSE 3153600000000 END, writer);
+    keep, writer);
+  IF result = 1 AND kind = 2 AND receipt_unique AND receipt IS NOT NULL THEN
+    PERFORM onceward.add_receipts(ARRAY[its_id], ARRAY[f.account], ARRAY[f.operation], ARRAY[receipt], ARRAY[keep]);
+  END IF;
+  RETURN result;
 END $$;
 
 -- Operations as the ledger knows them, what is stopped, and what waits. The row without a name is what concerns all.
@@ -377,7 +393,8 @@ END $$;
 -- What a line of a provider's report is to the ledger; its receipt is in its normal form, as those of the
 -- ledger are. `apply`: what is unknown is completed.
 CREATE FUNCTION onceward.reconcile_line(its_operation bytea, apply boolean, evidence text, who text, writer bigint, its_id bigint,
-                                        its_day date, status smallint, headers bytea, body bytea, receipt bytea)
+                                        its_day date, status smallint, headers bytea, body bytea, receipt bytea,
+                                        receipt_unique boolean)
 RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   s     record;
@@ -401,14 +418,16 @@ BEGIN
     RETURN state;
   END IF;
   RETURN CASE onceward.resolve_record(its_id, its_day, NULL, 2::smallint, reconcile_line.status, reconcile_line.headers,
-                                      reconcile_line.body, reconcile_line.receipt, evidence, who, 3::smallint, writer)
+                                      reconcile_line.body, reconcile_line.receipt, evidence, who, 3::smallint, writer,
+                                      receipt_unique)
          WHEN 1 THEN 'unknown' WHEN 3 THEN 'in_flight' WHEN 5 THEN 'in_flight' ELSE 'changed' END;
 END $$;
 
 -- Some lines of a report, under one commit. Their attention rows are locked before anything else is, in
 -- the order in which everybody takes them. A line names its record by id and day or by its key's hash.
 CREATE FUNCTION onceward.reconcile_lines(its_operation bytea, apply boolean, evidence text, who text, writer bigint, ids bigint[],
-                                         days date[], hashes uuid[], statuses smallint[], headers bytea[], bodies bytea[], receipts bytea[])
+                                         days date[], hashes uuid[], statuses smallint[], headers bytea[], bodies bytea[], receipts bytea[],
+                                         receipt_unique boolean)
 RETURNS TABLE (place bigint, op_id bigint, day date, verdict text) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   r record;
@@ -426,7 +445,8 @@ BEGIN
     ORDER BY 2, 1
   LOOP
     place := r.place; op_id := r.id; day := r.day;
-    verdict := onceward.reconcile_line(its_operation, apply, evidence, who, writer, r.id, r.day, r.status, r.headers, r.body, r.receipt);
+    verdict := onceward.reconcile_line(its_operation, apply, evidence, who, writer, r.id, r.day, r.status, r.headers, r.body, r.receipt,
+                                       receipt_unique);
     RETURN NEXT;
   END LOOP;
 END $$;
@@ -464,7 +484,7 @@ BEGIN
     ELSIF NOT apply THEN
       verdict := 'absent';
     ELSE
-      verdict := CASE onceward.resolve_record(r.id, r.day, NULL, 4::smallint, NULL, NULL, NULL, NULL, evidence, who, 3::smallint, writer)
+      verdict := CASE onceward.resolve_record(r.id, r.day, NULL, 4::smallint, NULL, NULL, NULL, NULL, evidence, who, 3::smallint, writer, false)
                  WHEN 1 THEN 'absent' ELSE 'changed' END;
     END IF;
     RETURN NEXT;

@@ -56,6 +56,8 @@ def test_an_unknown_record_is_listed_shown_and_resolved_with_its_response(t):
     record = ask(gateway, "GET", f"/v1/records/{name}").json()
     assert record["state"] == "unknown" and record["operation"] == "orders.create"
     assert record["history"][0]["kind"] == "unknown", record
+    logged = [line["key_hash"] for line in gateway.log_lines() if line.get("request_id") == name]
+    assert logged == [record["key_hash"]] == [page["records"][0]["key_hash"]], "the log's lines can be found"
     body = b'{"id": 17, "total": 1.10}'
     response = ask(gateway, "POST", f"/v1/records/{name}/resolve",
                    b'{"outcome": "completed", "status": 201, "generation": 1,'
@@ -481,3 +483,39 @@ def test_a_terminal_obeys_nothing_that_a_record_holds(t):
         code, out, error = command(t, gateway, *words)
         assert code == 0 and "[31mred" in out, error
         assert not any(c in out for c in "\x1b\x9b"), out
+
+
+def test_a_receipt_that_another_key_has_stops_the_account_whoever_says_it(t):
+    for by in ("operator", "report"):
+        upstream, gateway = t.both(idempotency={"response": {"receipt": "header:Location", "receipt_unique": True}})
+        first = t.key()
+        upstream.on(first, answer(201, fields=[("Location", f"/v1/orders/{by}")]))
+        assert gateway.post(first).status == 201
+        key, name = unknown(gateway, upstream)
+        if by == "operator":
+            done = command(t, gateway, "records", "resolve", name, "--completed", "201", "--evidence", "x",
+                           "--receipt", f"/v1/orders/{by}")
+        else:
+            file = os.path.join(t.directory, "report.jsonl")
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(json.dumps({"key": key, "status": 201, "receipt": f"/v1/orders/{by}"}) + "\n")
+            done = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create", "--evidence",
+                           "x", "--apply")
+        assert done[0] == 0, done
+        stops = t.rows("SELECT reason FROM onceward.stop WHERE ended_at IS NULL")
+        assert stops == [["duplicate_effect"]], (by, stops)
+        done = command(t, gateway, "operations", "resume", "orders.create", "--reason", "seen")
+        assert done[0] == 0, done
+
+
+def test_another_receipt_than_the_ledgers_is_exit_1(t):
+    upstream, gateway = t.both(idempotency={"response": {"receipt": "header:Location"}})
+    key = t.key()
+    upstream.on(key, answer(201, fields=[("Location", "/v1/orders/1")]))
+    gateway.post(key)
+    file = os.path.join(t.directory, "report.csv")
+    for receipt, code in (("https://elsewhere.example/v1/orders/%31", 0), ("/v1/orders/2", 1)):
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(f"key,status,receipt\n{key},201,{receipt}\n")
+        done = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create", "--evidence", "x")
+        assert done[0] == code, done

@@ -257,7 +257,8 @@ static void *race(void *arg)
 		if (racer < 2)
 			snprintf(sql, sizeof(sql),
 				 "SELECT onceward.resolve_record(op_id, expires_on, 1::int2, "
-				 "%s::int2, %s, 'x', %s, %s, 'seen', 'racer', 2::int2, %ld) "
+				 "%s::int2, %s, 'x', %s, %s, 'seen', 'racer', 2::int2, %ld, "
+				 "false) "
 				 "FROM "
 				 "onceward.op WHERE op_id = %ld",
 				 racer ? "4" : "2", racer ? "NULL" : "201::int2",
@@ -349,7 +350,7 @@ START_TEST(a_resolved_record_keeps_the_times_that_it_was_given)
 	value_of(session,
 		 "SELECT onceward.resolve_record(op_id, expires_on, NULL, 2::int2, 201::int2, "
 		 "'', "
-		 "'b', NULL, 'x', 'me', 2::int2, 7) FROM onceward.op",
+		 "'b', NULL, 'x', 'me', 2::int2, 7, false) FROM onceward.op",
 		 out);
 	ck_assert_str_eq(out, "1");
 	value_of(session,
