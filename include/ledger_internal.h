@@ -154,9 +154,10 @@ struct ledger {
 	atomic_bool up, durable;
 	const char *_Atomic why;
 
-	struct stops *stops; /* ledger_stops.c's */
-	int64_t late_at_ms;  /* no later slots before: the last try failed */
-	size_t n_lates;      /* transactions about later slots that are under way */
+	struct stops *stops;     /* ledger_stops.c's */
+	struct replays *replays; /* ledger_replays.c's */
+	int64_t late_at_ms;      /* no later slots before: the last try failed */
+	size_t n_lates;          /* transactions about later slots that are under way */
 
 	struct pg_params params;
 	struct ledger_entry **sorted; /* scratch, of batch_max */
@@ -221,6 +222,12 @@ const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry 
 void stops_all(struct ledger *ledger); /* nothing more, until they have been read anew */
 /* A stored response is not what was stored: said durably, so that people see it. */
 void stops_raise_mismatch(struct ledger *ledger, const struct ledger_entry *entry);
+
+/* ledger_replays.c */
+struct replays *replays_new(struct ledger *ledger);
+void replays_free(struct replays *replays);
+void replays_count(struct ledger *ledger, const struct ledger_entry *entry);
+void replays_write(struct ledger *ledger, int64_t now_ms); /* when it is due */
 
 /* ledger_unsettled.c */
 void unsettled_begin(struct ledger *ledger, struct ledger_entry *entry, bool an_answer);

@@ -63,6 +63,8 @@ void entry_found(struct ledger *ledger, struct ledger_entry *entry, enum ledger_
 	if (!entry->answered) { /* else its exchange has gone by another answer */
 		entry->found = found;
 		entry->why = why;
+		if (found == LEDGER_COMPLETED && entry->retained && entry->same == LEDGER_SAME)
+			replays_count(ledger, entry);
 	}
 	if (entry->fenced) {
 		entry_settled(ledger, entry, LEDGER_FENCED);
@@ -334,6 +336,7 @@ static void tick(struct loop_timer *timer)
 	keys_look(ledger, now);
 	stops_poll(ledger, now);
 	history_look(ledger, now);
+	replays_write(ledger, now);
 	waiters_due(ledger, now);
 	for (struct list *at = ledger->busy.next; at != &ledger->busy; at = next) {
 		struct ledger_entry *entry = container_of(at, struct ledger_entry, busy_link);
@@ -448,6 +451,7 @@ struct ledger *ledger_new(struct loop *loop, struct metrics *metrics,
 	ledger->sorted = mem_alloc(ledger->limit * sizeof(struct ledger_entry *));
 	ledger->row_hasher = hash_new();
 	ledger->stops = stops_new(ledger);
+	ledger->replays = replays_new(ledger);
 	ledger->tick.due = tick;
 	ledger->down_since_ms = loop_now(loop);
 	pg_params_init(&ledger->params);
@@ -472,6 +476,7 @@ void ledger_free(struct ledger *ledger)
 	pg_params_fini(&ledger->params);
 	hash_free(ledger->row_hasher);
 	stops_free(ledger->stops);
+	replays_free(ledger->replays);
 	if (ledger->key_hasher)
 		hash_free(ledger->key_hasher);
 	mem_free(ledger->sorted);

@@ -43,6 +43,29 @@ CREATE FUNCTION onceward.source_word(source smallint) RETURNS text LANGUAGE sql 
   SELECT (ARRAY['attempt', 'lookup', 'operator', 'report', 'deadline'])[source + 1]
 $$;
 
+-- How often a record's answer was given again; for people. A row goes soon after the day on which the answer
+-- expires.
+CREATE TABLE onceward.replay (
+  op_id      bigint      PRIMARY KEY,
+  expires_on date        NOT NULL,
+  n          bigint      NOT NULL,
+  last_at    timestamptz NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX replay_expires ON onceward.replay (expires_on);
+
+-- The arrays arrive sorted by op_id. Some of what is over goes at the same time, as far as nobody holds it.
+CREATE FUNCTION onceward.add_replays(op_ids bigint[], counts bigint[], days date[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off AS $$
+BEGIN
+  INSERT INTO onceward.replay AS r (op_id, expires_on, n, last_at)
+  SELECT t.op_id, t.day, t.n, now() FROM unnest(op_ids, counts, days) AS t(op_id, n, day)
+  ON CONFLICT (op_id) DO UPDATE SET n = r.n + EXCLUDED.n, last_at = EXCLUDED.last_at;
+  DELETE FROM onceward.replay AS r USING (
+    SELECT o.op_id FROM onceward.replay AS o WHERE o.expires_on < (now() AT TIME ZONE 'UTC')::date - 1
+    ORDER BY o.expires_on LIMIT 2000 FOR UPDATE SKIP LOCKED) AS over
+  WHERE r.op_id = over.op_id;
+END $$;
+
 -- The one word for what a record is: a lease that ran out is unknown, whoever has written it down.
 CREATE FUNCTION onceward.state_word(kind smallint, lease_left bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN kind = 2 THEN 'completed' WHEN kind = 4 THEN 'released'
@@ -244,7 +267,9 @@ DECLARE
   a onceward.attention;
   k onceward.key;
   s record;
+  p onceward.replay;
 BEGIN
+  SELECT * INTO p FROM onceward.replay AS t WHERE t.op_id = its_id;
   SELECT * INTO a FROM onceward.attention AS t WHERE t.op_id = its_id;
   day := coalesce(its_day, a.expires_on, (SELECT t.expires_on FROM onceward.op AS t WHERE t.op_id = its_id LIMIT 1));
   SELECT * INTO o FROM onceward.op AS t WHERE t.op_id = its_id AND t.expires_on = day;
@@ -267,6 +292,8 @@ BEGIN
     'receipt', onceward.readable(s.receipt),
     'response_kept', s.kind IS NOT DISTINCT FROM 2 AND s.kept IS TRUE AND coalesce(s.expires_at, k.expires_at, 'infinity') > now(),
     'body_bytes', octet_length(s.body),
+    'replays', coalesce(p.n, 0),
+    'last_replayed_at', onceward.utc(p.last_at),
     'cause', onceward.readable(a.cause),
     'listed_at', onceward.utc(a.listed_at),
     'lookups', a.tries,

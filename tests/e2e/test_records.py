@@ -4,7 +4,7 @@ import json
 import os
 import time
 
-from harness import Later, answer, own_postgres, request, together, until
+from harness import Later, after, answer, own_postgres, request, together, until
 
 CUT = ("cut",)
 
@@ -519,3 +519,19 @@ def test_another_receipt_than_the_ledgers_is_exit_1(t):
             out.write(f"key,status,receipt\n{key},201,{receipt}\n")
         done = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create", "--evidence", "x")
         assert done[0] == code, done
+
+
+def test_replays_are_counted_and_written_down_now_and_then(t):
+    upstream, gateway = t.both(top=tokens(t), idempotency={"wait": "5s"})
+    key, other = t.key(), t.key()
+    upstream.on(key, after(0.5, answer(201)))
+    together([lambda: gateway.post(key)] * 5)
+    name = gateway.post(key).request_id
+    gateway.post(key, body=b"{}")  # another content is no replay
+    gateway.post(other)
+
+    def count():
+        return ask(gateway, "GET", f"/v1/records/{name}").json()["replays"]
+    assert count() == 0, "not while somebody waits for it"
+    until(lambda: count() == 5, 25, "five replays being counted")
+    assert t.rows("SELECT count(*) FROM onceward.replay") == [["1"]]
