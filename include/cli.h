@@ -18,8 +18,9 @@ struct cli_args {
 	const char *reason;
 	const char *route; /* METHOD PATH */
 	const char *state, *operation, *account, *older_than, *limit, *cursor;
-	const char *completed, *body, *receipt, *evidence, *generation; /* of a resolution */
-	const char *status, *as_of;                                     /* of a report */
+	const char *completed, *body, *receipt, *evidence, *generation,
+		*amend;                      /* of a resolution */
+	const char *status, *as_of;          /* of a report */
 	const char *header[CLI_HEADERS_MAX]; /* NAME: VALUE, as often as wanted; then NULL */
 	bool explain, print, json, help, version, reveal, all;
 	bool not_executed, apply, absent_is_proof, dry_run;

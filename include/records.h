@@ -9,7 +9,7 @@
 #include "record_id.h"
 #include "settings.h"
 
-#define RECORDS_PARAMS_MAX 13U
+#define RECORDS_PARAMS_MAX 14U
 #define RECORDS_LIMIT_MAX  1000U
 #define RECORDS_LIMIT      "50"
 
@@ -80,6 +80,7 @@ void records_operation(struct arena *arena, const struct record_ref *ref,
 /* What an operator knows of a record. */
 struct resolution {
 	int generation; /* that is expected; 0: any */
+	int amends; /* the slot of the operator's result that is replaced; 0: there is none yet */
 	bool completed; /* else not executed */
 	unsigned status;
 	struct http_fields fields;
@@ -94,7 +95,8 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 			    const struct resolution *it, struct records_call *call) MUST_CHECK;
 /* NULL: it is resolved. Else why it is not: the result as the ledger gave it. */
 const char *records_refused(struct span result);
-#define RECORDS_MISSING "6" /* the result that says that there is no such record */
+#define RECORDS_RESOLVED "10" /* the result that says that an operator's stands there */
+#define RECORDS_MISSING  "6"  /* the result that says that there is no such record */
 
 /* Who changes something, and why. */
 struct actor {

@@ -12,7 +12,7 @@
 #include "base64.h"
 
 #define OUT_MAX ((size_t)64 * 1024 * 1024)
-#define MEMBERS "generation outcome status headers body body_base64 receipt evidence"
+#define MEMBERS "generation amend outcome status headers body body_base64 receipt evidence"
 
 struct resolving {
 	struct admin_task task;
@@ -101,8 +101,9 @@ static const char *read_resolution(const struct asked *asked, const json_t *obje
 	if (!it->completed && !span_equal(outcome, SPAN("not_executed")))
 		return "outcome is completed or not_executed";
 	if (!read_number(object, "status", &status) ||
-	    !read_number(object, "generation", &it->generation))
-		return "status and generation are numbers";
+	    !read_number(object, "generation", &it->generation) ||
+	    !read_number(object, "amend", &it->amends))
+		return "status, generation and amend are numbers";
 	it->status = (unsigned)status;
 	if (!read_string(object, "receipt", &it->receipt) ||
 	    !read_string(object, "evidence", &it->evidence))
@@ -139,6 +140,11 @@ static struct http_answer conflict(const struct resolving *r, const char *why, s
 		.name = "generation",
 		.number = json_integer_value(json_object_get(record, "generation"))
 	};
+	if (json_object_get(record, "slot"))
+		about.extra[about.n_extra++] = (struct problem_extra){
+			.name = "slot",
+			.number = json_integer_value(json_object_get(record, "slot"))
+		};
 	answer = problem_answer(r->asked.arena, &about);
 	json_decref(record);
 	return answer;

@@ -46,6 +46,7 @@ static const struct option {
 	TEXT("--receipt", receipt, "RECEIPT"),
 	TEXT("--evidence", evidence, "TEXT"),
 	TEXT("--generation", generation, "NUMBER"),
+	TEXT("--amend", amend, "SLOT"),
 	TEXT("--status", status, "STATUS"),
 	TEXT("--as-of", as_of, "TIME"),
 	FLAG("--not-executed", not_executed),

@@ -273,7 +273,8 @@ static int read_resolution(struct desk *desk, struct resolution *it)
 		return usage("what was not executed has no --body, --header or --receipt");
 	if ((args->completed && !read_number(args->completed, "--completed", &status)) ||
 	    (args->generation &&
-	     !read_number(args->generation, "--generation", &it->generation)))
+	     !read_number(args->generation, "--generation", &it->generation)) ||
+	    (args->amend && !read_number(args->amend, "--amend", &it->amends)))
 		return CLI_USAGE;
 	it->completed = args->completed != NULL;
 	it->status = (unsigned)status;

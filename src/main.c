@@ -70,12 +70,12 @@ static const struct command commands[] = {
 	  "Show the record of a key." },
 	{ "records resolve", 3, 0, "-c --evidence",
 	  "-c --completed --not-executed --body --header --receipt --evidence --generation "
-	  "--as --json",
+	  "--amend --as --json",
 	  cli_records_resolve,
 	  "records resolve ID -c FILE --evidence TEXT --not-executed |\n"
 	  "        --completed STATUS [--body FILE] [--header \"NAME: VALUE\"]... "
 	  "[--receipt RECEIPT]\n"
-	  "        [--generation NUMBER] [--as WHO] [--json]",
+	  "        [--generation NUMBER] [--amend SLOT] [--as WHO] [--json]",
 	  "Say how an unknown record has ended. Without --body its retries get 410." },
 	{ "records reconcile", 3, 0, "-c --operation --evidence",
 	  "-c --operation --account --status --evidence --apply --absent-is-proof --as-of --as "

@@ -391,7 +391,7 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 			.at;
 	if (it->completed && bodiless(it->status))
 		body = SPAN("");
-	*call = (struct records_call){ QUERY_records_resolve, { { NULL, 0 } }, 13 };
+	*call = (struct records_call){ QUERY_records_resolve, { { NULL, 0 } }, 14 };
 	call->param[0] = records_number(arena, ref->op_id);
 	call->param[1] = records_number(arena, ref->day);
 	if (it->generation)
@@ -409,6 +409,8 @@ const char *records_resolve(struct arena *arena, const struct record_ref *ref,
 	call->param[10] = SPAN("2");
 	call->param[11] = records_number(arena, records_writer());
 	call->param[12] = word(operation && operation->response.receipt_unique);
+	if (it->amends)
+		call->param[13] = records_number(arena, it->amends);
 	return NULL;
 }
 
@@ -433,6 +435,9 @@ const char *records_refused(struct span result)
 
 	if (span_equal(result, SPAN("1")))
 		return NULL;
+	if (span_equal(result, SPAN(RECORDS_RESOLVED)))
+		return "somebody has resolved it already: look at it; to put another result in "
+		       "place of that one, name the slot in which it stands (amend)";
 	if (result.len != 1 || result.at[0] < '2' || result.at[0] > '9')
 		return other;
 	return sentences[result.at[0] - '0'];

@@ -543,10 +543,12 @@ END $$;
 --   7 its generation is another one than expected
 --   8 an upstream's result is final
 --   9 the key has been used again since the record was released
--- What an operator, a report or the deadline said before can be amended; that goes on top of it.
+--  10 somebody has resolved it, and not in slot `amends`
+-- What an operator, a report or the deadline said before can be amended by who says that he has seen it:
+-- `amends` is the slot in which it stands. Else, of two who resolve one record, both would be believed.
 CREATE FUNCTION onceward.resolve(op_id bigint, day date, expected_generation smallint, kind smallint, status smallint,
                                  headers bytea, body bytea, receipt bytea, evidence text, who text, source smallint,
-                                 retention_ms bigint, tombstone_ms bigint, writer bigint)
+                                 retention_ms bigint, tombstone_ms bigint, writer bigint, amends smallint DEFAULT NULL)
 RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   f      record;
@@ -563,6 +565,8 @@ BEGIN
     result := 7;
   ELSIF s.kind IN (2, 4) AND s.source < 2 THEN
     result := 8;
+  ELSIF resolve.amends IS DISTINCT FROM (CASE WHEN s.kind IN (2, 4) THEN s.slot END) THEN
+    result := 10;
   END IF;
   IF result IS NOT NULL THEN
     PERFORM onceward.attention_unlock(resolve.op_id, s.kind, s.lease_left);

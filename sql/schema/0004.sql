@@ -285,6 +285,7 @@ BEGIN
     'key', onceward.named(coalesce(o.key, a.key), reveal),
     'key_hash', onceward.logged(coalesce(its_hash, o.key_hash, a.key_hash)),
     'generation', s.generation,
+    'slot', CASE WHEN s.kind IN (2, 4) THEN s.slot END,
     'created_at', onceward.utc(coalesce(o.created_at, a.created_at, onceward.op_id_time(its_id))),
     'lease_until', CASE WHEN s.kind IN (0, 1) THEN onceward.utc(now() + s.lease_left * interval '1 millisecond') END,
     'source', CASE WHEN s.kind > 0 THEN onceward.source_word(s.source) END,
@@ -327,7 +328,7 @@ $$;
 -- another key has already is the sign that something was done twice.
 CREATE FUNCTION onceward.resolve_record(its_id bigint, its_day date, expected smallint, kind smallint, status smallint,
                                         headers bytea, body bytea, receipt bytea, evidence text, who text, source smallint,
-                                        writer bigint, receipt_unique boolean)
+                                        writer bigint, receipt_unique boolean, amends smallint DEFAULT NULL)
 RETURNS smallint LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   f      record;
@@ -344,7 +345,7 @@ BEGIN
                WHEN k.keep_until IS NULL THEN 2592000000 ELSE 3153600000000 END;
   result := onceward.resolve(its_id, its_day, expected, kind, status, headers, body, receipt, evidence, who, source,
     CASE WHEN isfinite(k.expires_at) THEN (extract(epoch FROM k.expires_at - began) * 1000)::bigint ELSE 86400000 END,
-    keep, writer);
+    keep, writer, amends);
   IF result = 1 AND kind = 2 AND receipt_unique AND receipt IS NOT NULL THEN
     PERFORM onceward.add_receipts(ARRAY[its_id], ARRAY[f.account], ARRAY[f.operation], ARRAY[receipt], ARRAY[keep]);
   END IF;

@@ -167,7 +167,12 @@ def test_an_operators_word_can_be_amended_and_an_answer_cannot(t):
     assert ask(gateway, "POST", f"/v1/records/{name}/resolve", one).status == 200
     assert gateway.post(key).body == b"one"
     two = {**one, "body": "two", "evidence": "second"}
-    assert ask(gateway, "POST", f"/v1/records/{name}/resolve", two).status == 200
+    refused = ask(gateway, "POST", f"/v1/records/{name}/resolve", two)
+    assert refused.status == 409 and refused.json()["source"] == "operator", refused
+    assert ask(gateway, "POST", f"/v1/records/{name}/resolve", {**two, "amend": 7}).status == 409
+    assert gateway.post(key).body == b"one"
+    seen = refused.json()["slot"]
+    assert ask(gateway, "POST", f"/v1/records/{name}/resolve", {**two, "amend": seen}).status == 200
     assert gateway.post(key).body == b"two" and upstream.count(key) == 1
     assert len(ask(gateway, "GET", f"/v1/records/{name}").json()["history"]) == 3
 
@@ -181,10 +186,20 @@ def test_only_one_of_many_resolvers_wins(t):
             {"outcome": "completed", "status": 201, "body": f"{i}", "evidence": "x", "generation": 1})
             for i in range(8)])
         assert all(r.status in (200, 409) for r in results), results
-        # amendments of one another are allowed; the last one stands
-        assert gateway.post(key).body.decode() in {str(i) for i in range(8)}
-        kinds = [h["kind"] for h in ask(gateway, "GET", f"/v1/records/{name}").json()["history"]]
-        assert kinds.count("completed") == sum(r.status == 200 for r in results), kinds
+        winner = [i for i, r in enumerate(results) if r.status == 200]
+        assert len(winner) == 1, results
+        for loser in (r for r in results if r.status == 409):
+            assert loser.json()["state"] == "completed" and loser.json()["source"] == "operator", loser
+        assert gateway.post(key).body.decode() == str(winner[0])
+        # Amending, too: of those who have seen the same result one puts another in its place.
+        slot = ask(gateway, "GET", f"/v1/records/{name}").json()["slot"]
+        results = together([lambda i=i: ask(
+            gateway, "POST", f"/v1/records/{name}/resolve",
+            {"outcome": "completed", "status": 201, "body": f"amended {i}", "evidence": "x", "amend": slot})
+            for i in range(8)])
+        winner = [i for i, r in enumerate(results) if r.status == 200]
+        assert len(winner) == 1 and all(r.status in (200, 409) for r in results), results
+        assert gateway.post(key).body.decode() == f"amended {winner[0]}"
 
 
 def test_nothing_is_shown_or_changed_without_a_token_for_it(t):
