@@ -298,13 +298,13 @@ def test_a_stop_forbids_new_forwards_and_nothing_else(t):
 
 def test_a_stop_of_an_account_is_that_accounts_alone(t):
     upstream, gateway = t.both(idempotency={"account": "behind"})
-    t.rows("SELECT onceward.raise_stop('orders.create', 'mallory', 'operator', 'a test', 'me')")
+    t.rows("SELECT onceward.raise_stop('orders.create', 'mallory', 'late_effect', 'a test', 'me')")
     def ask(who):
         return gateway.post(t.key(), fields=[("X-Account", who)])
     until(lambda: ask("mallory").code == "operation_stopped", 2.5)
     assert ask("alice").status == 201
     for who in ("bob", "carol"):
-        t.rows(f"SELECT onceward.raise_stop('orders.create', '{who}', 'operator', 'a test', 'me')")
+        t.rows(f"SELECT onceward.raise_stop('orders.create', '{who}', 'late_effect', 'a test', 'me')")
     until(lambda: ask("alice").code == "operation_stopped", 2.5, "the third account stopping all")
 
 
