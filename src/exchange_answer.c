@@ -70,8 +70,8 @@ static bool may_have_executed(const struct exchange *x)
 		return x->has_key; /* the ledger was not asked */
 	if (entry->no_record)
 		return false;
-	if (entry->found ==
-	    LEDGER_RELEASED) /* where twice is accepted, for running out of time */
+	/* Where twice is accepted, running out of time is enough to be given free. */
+	if (entry->found == LEDGER_RELEASED)
 		return x->idempotency->recovery.contract == RECOVERY_AT_LEAST_ONCE;
 	if (x->problem == PROBLEM_RESULT_UNKNOWN)
 		return true; /* even where it was given free: twice is accepted there */

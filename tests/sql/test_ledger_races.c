@@ -234,7 +234,6 @@ END_TEST
 static void all_is_stopped_while_it_sleeps(void)
 {
 	ledger_flush(ledger); /* it leaves */
-	loop_wait(loop, 0);
 	scratch_do("SELECT onceward.raise_stop(NULL, NULL, 'history_lost', 'a test', 'me')");
 	usleep(2100000); /* the reply has come; nobody has read it */
 }
@@ -284,7 +283,6 @@ START_TEST(what_was_won_before_a_sleep_is_sent_if_nothing_is_stopped)
 	turn_for(100);
 	reserve(a);
 	ledger_flush(ledger);
-	loop_wait(loop, 0);
 	usleep(2100000);
 	answered(a);
 	found_is(a, LEDGER_WON);
