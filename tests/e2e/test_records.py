@@ -227,9 +227,10 @@ def test_pages_of_records_go_on_where_the_last_one_ended(t):
     seen, cursor = [], ""
     while cursor is not None:
         page = ask(gateway, "GET", f"/v1/records?limit=3&operation=orders.create&cursor={cursor}").json()
-        seen += [r["logical_request_id"] for r in page["records"]]
+        seen += [(r["created_at"], r["logical_request_id"]) for r in page["records"]]
         cursor = page["next_cursor"]
-    assert seen == names, (seen, names)
+    assert sorted(name for _, name in seen) == sorted(names), (seen, names)
+    assert [at for at, _ in seen] == sorted(at for at, _ in seen), "the oldest first, as their workers' clocks have it"
     first = ask(gateway, "GET", "/v1/records?limit=3").json()["next_cursor"]
     flipped = ("B" if first[0] != "B" else "C") + first[1:]
     for query in (f"cursor={flipped}", f"cursor={first}&state=unknown", f"cursor={first}&account=x",
