@@ -27,6 +27,10 @@ struct digest_rules {
 	const struct span *query; /* where only some parameters count: sorted */
 	size_t n_query;
 	bool query_listed;
+	/* Fields that must be there again, as they were, for the same bytes to be sent again (a key,
+	 * as the upstream sees it). They count in the raw digest alone, and are no part of the id. */
+	const struct span *sent;
+	size_t n_sent;
 	size_t decoded_max; /* of a body with a Content-Encoding; no part of the id */
 	int64_t id;         /* digest_rules_id: stored with each record */
 };

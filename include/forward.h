@@ -53,8 +53,8 @@ struct served {
  * nothing was counted. */
 bool forward_admit(struct served *served, size_t body_bytes) MUST_CHECK;
 
-/* Does Connection take a field off the way that says what the request is? (CONTRACT 4) Then the
- * upstream would not see what was compared. */
+/* Does Connection take a field off the way that says what the request is, or that has its key?
+ * (CONTRACT 2, 4) Then the upstream would not see what we went by. */
 bool forward_drops_compared(const struct http_request *request, const struct route *route);
 
 /* The call for this request: end-to-end fields, Via and X-Forwarded-*; `enforced` asks for identity encoding. */

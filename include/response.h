@@ -9,3 +9,5 @@
 struct http_answer response_reduced(struct arena *arena,
 				    const struct response_settings *response,
 				    const struct http_answer *answer);
+/* Of one whose body could not be held: its status, and the fields that are true without one. */
+struct http_answer response_without_body(struct arena *arena, const struct http_answer *answer);

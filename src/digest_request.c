@@ -18,7 +18,10 @@
  *     number  of Content-Type fields, then the text of each; the same of Content-Encoding
  *     number  of header fields that count, then each as above
  *     bytes   body
- * A number is 8 bytes, big-endian; a text is its length as a number, and its bytes.
+ * and where the route may send a request again with the client's own key, over
+ *     text    "onceward raw 2 resend"
+ *     number  of lines of each field that may hold the key, then the text of each
+ * and then as above, from the method on. A number is 8 bytes, big-endian; a text is its length as a number, and its bytes.
  *
  * Parameters: the query is split at `&`, a piece at its first `=`, which belongs to the value (so
  * `a` and `a=` differ); an empty piece is none. Escapes are normalised as in paths: unreserved
@@ -387,7 +390,10 @@ static void digest_raw(const struct digest_rules *rules, const struct http_reque
 	unsigned char whole[32];
 	struct message m;
 
-	message_begin(&m, key, SPAN("onceward raw 2"));
+	message_begin(&m, key,
+		      rules->n_sent ? SPAN("onceward raw 2 resend") : SPAN("onceward raw 2"));
+	for (size_t i = 0; i < rules->n_sent; i++)
+		add_fields(&m, &request->fields, rules->sent[i]);
 	add_text(&m, request->method);
 	add_text(&m, request->target);
 	add_fields(&m, &request->fields, SPAN("Content-Type"));

@@ -74,10 +74,15 @@ enum ledger_outcome exchange_judge(struct exchange *x)
 	/* Whether an answer that ends with its connection is whole, nobody can tell. */
 	if (call->end != UPSTREAM_ANSWERED || call->close_delimited)
 		return without_answer(x);
+	/* It was too large to be held, and what is in it was to decide. */
+	if (call->dropped && x->idempotency->outcome.n_when > 0)
+		return LEDGER_MARK_UNKNOWN;
 	if (x->entry.generation > 1)
 		return meanings[outcome_of_resend(x->idempotency, &call->answer, &x->judged)];
 	return meanings[outcome_of(x->idempotency, &call->answer, &x->judged)];
 }
+
+static const char too_large[] = "the answer's body was too large to be held";
 
 /* Why, for the record and the log; NULL where there is nothing to explain. */
 static const char *cause_of(const struct exchange *x, enum ledger_outcome outcome)
@@ -92,7 +97,8 @@ static const char *cause_of(const struct exchange *x, enum ledger_outcome outcom
 		return x->judged;
 	if (outcome == LEDGER_RELEASE)
 		return "the upstream's status says that nothing was done";
-	return "the upstream's status does not say whether it was done";
+	return call->dropped ? too_large
+			     : "the upstream's status does not say whether it was done";
 }
 
 void exchange_forwarded(struct upstream_call *call)
@@ -172,17 +178,28 @@ static void not_settled(struct exchange *x)
 	x->status = 0;
 }
 
+/* A refusal says what it says by its status; of a result the client hears what the record says. */
+static void without_body(struct exchange *x)
+{
+	const struct ledger_entry *entry = &x->entry;
+
+	if (entry->outcome == LEDGER_MARK_UNKNOWN || x->call.close_delimited)
+		x->problem = PROBLEM_RESULT_UNKNOWN;
+	else if (entry->outcome == LEDGER_RELEASE)
+		x->answer = response_without_body(entry->arena, &x->answer);
+	else
+		x->problem = PROBLEM_NOT_RETAINED;
+}
+
 /*
  * What the ledger did not take in time, the client may not hear, unless the route says so: it is
  * told that the result is not known, and a retry finds it once the ledger has it. What was not
- * sent stays not sent. An answer whose body was dropped is no answer: the client hears what the
- * record says of it. To one that has all but the end of an answer nothing can be said: it gets the
+ * sent stays not sent. To one that has all but the end of an answer nothing can be said: it gets the
  * end, or is cut off.
  */
 static void settled(struct ledger_entry *entry)
 {
 	struct exchange *x = container_of(entry, struct exchange, entry);
-	bool unknown = entry->outcome == LEDGER_MARK_UNKNOWN || x->call.close_delimited;
 	const char *detail = entry->outcome == LEDGER_RELEASE ? NULL : x->served.cause;
 
 	x->served.settle_us = entry->took_us;
@@ -193,8 +210,8 @@ static void settled(struct ledger_entry *entry)
 	if (entry->settled != LEDGER_SETTLED && !x->problem) {
 		not_settled(x);
 	} else if (x->call.dropped && !x->problem) {
-		x->problem = unknown ? PROBLEM_RESULT_UNKNOWN : PROBLEM_NOT_RETAINED;
-		detail = unknown ? detail : "the answer's body was too large to be held";
+		without_body(x);
+		detail = detail ? detail : too_large;
 	}
 	if (x->problem)
 		exchange_refuse(x, x->problem, detail);

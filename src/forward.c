@@ -60,9 +60,16 @@ static bool request_field_ours(struct span name, bool trusted_proxy, bool enforc
 bool forward_drops_compared(const struct http_request *request, const struct route *route)
 {
 	const struct digest_rules *rules = &route->idempotency->rules;
+	const struct sources *sources = &route->idempotency->key.sources;
 
+	if (!http_find(&request->fields, SPAN("Connection"), NULL))
+		return false;
 	for (size_t i = 0; i < rules->n_headers; i++)
 		if (http_list_has(&request->fields, SPAN("Connection"), rules->headers[i]))
+			return true;
+	for (size_t i = 0; i < sources->n; i++)
+		if (sources->at[i].header.at &&
+		    http_list_has(&request->fields, SPAN("Connection"), sources->at[i].header))
 			return true;
 	return false;
 }

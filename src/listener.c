@@ -70,21 +70,21 @@ void listener_resume(struct connection *connection)
 
 /* ---- answers */
 
-/* HEAD and 304 tell the length of what is not sent. */
-static size_t length_of(struct inbound *in)
+/* HEAD and 304 tell the length of what is not sent. Where HEAD has none, none is made up; a 304 without
+ * one gets the library's 0, which means nothing to a cache (RFC 9111 3.2). */
+static uint64_t length_of(struct inbound *in)
 {
 	const struct http_answer *answer = &in->answer;
 	const struct http_field *length = NULL;
-	bool bodiless =
-		answer->status == 304 || span_equal(inbound_request(in)->method, SPAN("HEAD"));
-	size_t value = 0;
+	bool head = span_equal(inbound_request(in)->method, SPAN("HEAD"));
+	uint64_t value = 0;
 
-	if (answer->body.len > 0 || !bodiless)
+	if (answer->body.len > 0 || !(head || answer->status == 304))
 		return answer->body.len;
 	length = http_find(&answer->fields, SPAN("Content-Length"), NULL);
 	for (size_t i = 0; length && i < length->value.len && i < 15; i++)
 		value = value * 10 + (unsigned)(length->value.at[i] - '0') % 10;
-	return value;
+	return length || !head ? value : MHD_SIZE_UNKNOWN;
 }
 
 /* An empty value would be refused; white space around a value means nothing. */
@@ -119,16 +119,39 @@ static ssize_t on_wanted(void *cls, uint64_t at, char *to, size_t room)
 				 : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* Of a body that is not sent nothing is wanted. */
+static ssize_t on_nothing(void *cls, uint64_t at, char *to, // NOLINT: the library's signature
+			  size_t room)
+{
+	(void)cls, (void)at, (void)to, (void)room;
+	return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+/* The connection ends behind it: in chunked coding the library would send a last chunk. */
+static struct MHD_Response *response_without_length(void)
+{
+	struct MHD_Response *response = MHD_create_response_from_callback(
+		MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_nothing, NULL, NULL);
+
+	if (response)
+		MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT,
+					 MHD_RO_END);
+	return response;
+}
+
 /* A body's bytes live in the arena, which ends after the library's interest in them. */
 static struct MHD_Response *response_of(struct inbound *in)
 {
 	const struct span body = in->answer.body;
+	uint64_t length = length_of(in);
 
 	if (in->stream.on)
 		return MHD_create_response_from_callback(in->stream.sized ? in->stream.left
 									  : MHD_SIZE_UNKNOWN,
 							 STREAM_BLOCK, on_wanted, in, NULL);
-	return MHD_create_response_from_buffer(length_of(in), unconst(body.at ? body.at : ""),
+	if (length == MHD_SIZE_UNKNOWN)
+		return response_without_length();
+	return MHD_create_response_from_buffer(length, unconst(body.at ? body.at : ""),
 					       MHD_RESPMEM_PERSISTENT);
 }
 

@@ -59,6 +59,14 @@ static struct span body_left(struct arena *arena, const struct response_settings
 	return left;
 }
 
+struct http_answer response_without_body(struct arena *arena, const struct http_answer *answer)
+{
+	return (struct http_answer){ .status = answer->status,
+				     .body = { "", 0 },
+				     .fields = fields_left(arena, &answer->fields, true),
+				     .close = answer->close };
+}
+
 struct http_answer response_reduced(struct arena *arena,
 				    const struct response_settings *response,
 				    const struct http_answer *answer)

@@ -227,6 +227,21 @@ static void read_found(struct loader *loader, const struct item *group,
 	recovery->result_status = result_status(idempotency);
 }
 
+/* An upstream that knows a key again knows it as it was spelt, in the field in which it was. */
+static void read_sent(struct loader *loader, struct idempotency_settings *idempotency)
+{
+	const struct key_settings *key = &idempotency->key;
+	struct span *sent = arena_alloc(loader->arena, key->sources.n * sizeof(*sent));
+	struct digest_rules *rules = &idempotency->rules;
+
+	rules->sent = sent;
+	if (key->forward_how != KEY_FORWARD_CLIENT && key->forward_how != KEY_FORWARD_NAMED)
+		return;
+	for (size_t i = 0; i < key->sources.n; i++)
+		if (key->sources.at[i].header.at)
+			sent[rules->n_sent++] = key->sources.at[i].header;
+}
+
 void settings_recovery(struct loader *loader, const struct item *group,
 		       struct idempotency_settings *idempotency)
 {
@@ -239,8 +254,10 @@ void settings_recovery(struct loader *loader, const struct item *group,
 	if (recovery->headers_file)
 		read_headers(loader, item_find(inner, "headers_file"), recovery);
 	refuse_others(loader, inner, recovery);
-	if (recovery->contract == RECOVERY_RESEND)
+	if (recovery->contract == RECOVERY_RESEND) {
+		read_sent(loader, idempotency);
 		check_resend(loader, group, idempotency);
+	}
 	if (recovery->contract == RECOVERY_LOOKUP)
 		check_lookup(loader, inner, recovery);
 }

@@ -21,6 +21,37 @@ static bool same_source(const struct source *a, const struct source *b)
 	return http_same_name(a->header, b->header);
 }
 
+/* Fields that do not go on as they came, say what a body is, or who asks; and names with a _ are
+ * dropped at the door. */
+static bool taken(const struct loader *loader, const char *name)
+{
+	static const char *const names[] = { "Content-Type", "Content-Encoding",
+					     "Accept-Encoding", "Via", "Forwarded" };
+	static const struct span begins[] = { { "X-Forwarded-", 12 }, { "X-Onceward-", 11 } };
+	const struct settings *settings = loader->settings;
+	struct span text = span_of(name);
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (http_same_name(text, span_of(names[i])))
+			return true;
+	for (size_t i = 0; i < ARRAY_LEN(begins); i++)
+		if (strncasecmp(name, begins[i].at, begins[i].len) == 0)
+			return true;
+	for (size_t i = 0; i < settings->n_accounts; i++)
+		if (settings->accounts[i].header &&
+		    http_same_name(text, span_of(settings->accounts[i].header)))
+			return true;
+	return strchr(name, '_') != NULL;
+}
+
+static void check_source(struct loader *loader, const struct item *at,
+			 const struct source *source)
+{
+	if (source->header.at && taken(loader, source->header.at))
+		settings_error(loader, at, "\"%s\" cannot be the field of a key",
+			       source->header.at);
+}
+
 static void read_sources(struct loader *loader, const struct item *group,
 			 struct key_settings *key)
 {
@@ -37,6 +68,7 @@ static void read_sources(struct loader *loader, const struct item *group,
 
 		if (!source)
 			continue;
+		check_source(loader, at, source);
 		for (size_t j = 0; j < sources->n; j++)
 			twice |= same_source(source, &all[j]);
 		for (size_t j = 0; j < i; j++)
@@ -82,31 +114,44 @@ static void read_forward(struct loader *loader, const struct item *group,
 			return;
 		}
 	key->forward_how = KEY_FORWARD_NAMED;
-	if (strncmp(key->forward, "header:", 7) == 0 && settings_free_field(key->forward + 7))
+	if (strncmp(key->forward, "header:", 7) == 0 && settings_free_field(key->forward + 7) &&
+	    !taken(loader, key->forward + 7))
 		key->forward_name = span_of(key->forward + 7);
 	else
 		settings_error(loader, at,
 			       "`forward` must be \"client\", \"derived\", \"none\" or "
-			       "\"header:NAME\"");
+			       "\"header:NAME\", a field that is free for it");
+}
+
+/* A field by which requests are compared goes on as it came, and is not the key. */
+static void check_compared(struct loader *loader, const struct item *group,
+			   const struct idempotency_settings *idempotency)
+{
+	const struct item *counts = item_find(item_find(group, "request"), "headers");
+	const struct key_settings *key = &idempotency->key;
+
+	for (size_t j = 0; j < idempotency->request.headers.n; j++) {
+		const char *name = idempotency->request.headers.at[j];
+		bool is_key = http_same_name(key->forward_name, span_of(name));
+
+		for (size_t i = 0; i < key->sources.n; i++)
+			is_key |= http_same_name(key->sources.at[i].header, span_of(name));
+		if (is_key)
+			settings_error(loader, counts,
+				       "`headers`: \"%s\" is the key itself, and cannot count",
+				       name);
+	}
 }
 
 static void read_key(struct loader *loader, const struct item *group,
 		     struct idempotency_settings *idempotency)
 {
 	const struct item *key = item_find(group, "key");
-	const struct item *counts = item_find(item_find(group, "request"), "headers");
 
 	read_sources(loader, key, &idempotency->key);
 	read_forward(loader, key, &idempotency->key);
 	check_body_source(loader, group, idempotency);
-	for (size_t i = 0; i < idempotency->key.sources.n; i++)
-		for (size_t j = 0; j < idempotency->request.headers.n; j++)
-			if (http_same_name(idempotency->key.sources.at[i].header,
-					   span_of(idempotency->request.headers.at[j])))
-				settings_error(loader, counts,
-					       "`headers`: \"%s\" is the key itself, and "
-					       "cannot count",
-					       idempotency->request.headers.at[j]);
+	check_compared(loader, group, idempotency);
 }
 
 static void read_fields(struct loader *loader, const struct item *group,
@@ -179,9 +224,11 @@ static void read_release_if(struct loader *loader, const struct item *group,
 		if (item_find(one, "status") && all[i].status < 200)
 			settings_error(loader, item_find(one, "status"),
 				       "`status` must be from 200 to 599");
-		if (all[i].header && !http_token(span_of(all[i].header)))
+		if (all[i].header && !settings_free_field(all[i].header))
 			settings_error(loader, item_find(one, "header"),
-				       "\"%s\" is no name of a header field", all[i].header);
+				       "\"%s\" is no name of a header field that can prove "
+				       "anything",
+				       all[i].header);
 	}
 	outcome->release_if = all;
 	outcome->n_release_if = list.n;

@@ -180,7 +180,7 @@ static void dispatch(struct served *served)
 		pass(served, route);
 	else if (forward_drops_compared(request, route))
 		refuse(served, PROBLEM_REQUEST_MALFORMED, SPAN(""),
-		       "Connection names a field by which requests are compared.");
+		       "Connection names a field by which requests are told apart.");
 	else
 		exchange_head(served);
 }

@@ -38,6 +38,7 @@ static struct {
 	enum upstream_end end;
 	enum outcome listed;
 	enum { SMALL, BIG, DROPPED, STREAMED } size;
+	bool bare; /* a refusal is given without its body */
 	unsigned minor;     /* HTTP/1.minor */
 	size_t streamed;    /* bytes */
 	bool whole, marked; /* the stream has its end; its head says until when it is kept */
@@ -284,6 +285,8 @@ static enum ledger_outcome due(void)
 {
 	bool whole = now.end == UPSTREAM_ANSWERED && !now.close_delimited;
 
+	if (whole && now.size == DROPPED && idempotency.outcome.n_when)
+		return LEDGER_MARK_UNKNOWN; /* what was to decide was not seen */
 	if (now.resend) /* nothing of it is given free */
 		return whole && now.listed == OUTCOME_STORE ? LEDGER_COMPLETE
 							    : LEDGER_MARK_UNKNOWN;

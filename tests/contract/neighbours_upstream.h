@@ -165,6 +165,17 @@ struct http_answer response_reduced(struct arena *arena,
 	return out;
 }
 
+struct http_answer response_without_body(struct arena *arena, const struct http_answer *with)
+{
+	struct http_answer out = *with;
+
+	(void)arena;
+	assert(now.size == DROPPED && now.outcome == LEDGER_RELEASE);
+	now.bare = true;
+	out.body = SPAN("");
+	return out;
+}
+
 struct http_answer forward_answer(const struct upstream_call *call)
 {
 	struct http_answer out = call->answer;

@@ -124,6 +124,13 @@ def test_a_route_may_take_its_key_from_another_field(t):
     assert len(upstream.arrivals) == 1
 
 
+def test_a_field_with_the_key_may_not_be_declared_hop_by_hop(t):
+    upstream, gateway = t.both(idempotency={"key": {"from": ["header:X-Request-Key"]}})
+    refused = send(gateway, {"a": 1}, [("X-Request-Key", "k1"), ("Connection", "close, x-request-key")])
+    assert (refused.status, refused.code) == (400, "request_malformed"), refused
+    assert not upstream.arrivals, "the upstream would not see the key"
+
+
 def test_what_the_upstream_gets_as_the_key_is_the_routes(t):
     cases = (
         ("client", {"X-Request-Key": '"k1"', "Idempotency-Key": "other"}),

@@ -1,5 +1,5 @@
 """Requests that are not enforced: a plain, correct proxy (CONTRACT 2.1, RFC 9110 7.6)."""
-from harness import Connection, answer, close, never, raw, reset, tag
+from harness import Connection, answer, close, never, raw, request_bytes, reset, tag
 
 
 def pass_through(t, **more):
@@ -30,6 +30,16 @@ def test_head_has_the_length_and_no_content(t):
         assert response.status == 200 and response.field("Content-Length") == "1234"
         connection.send(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.response().status == 201, "nothing stands between"
+
+
+def test_head_without_a_length_is_given_none(t):
+    upstream, gateway = pass_through(t)
+    upstream.on("/h", raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"))
+    with Connection(gateway.port, 5) as connection:
+        connection.send(request_bytes("HEAD", "/h"))
+        response = connection.response("HEAD")
+        assert response.status == 200 and response.field("Content-Length") is None, response
+        assert connection.ended() and connection.buffer == b"", "nothing stands behind it"
 
 
 def test_what_is_for_one_connection_only_is_not_passed_on(t):

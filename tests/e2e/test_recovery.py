@@ -91,6 +91,21 @@ def test_only_the_same_bytes_are_sent_again(t):
     assert gateway.post(key, b'{"a":1,"b":2}').status == 201
 
 
+def test_a_key_that_is_spelt_another_way_is_not_sent_again(t):
+    """The upstream may take "k" and k, or k in another field, for two keys."""
+    upstream, gateway = t.both(idempotency={
+        **RESEND, "key": {"from": ["header:Idempotency-Key", "header:X-Key"], "forward": "client"}})
+    key = t.key()
+    upstream.on(key, reset(), answer())
+    unknown(gateway.post(key), 502)
+    unknown(gateway.post(f'"{key}"'))
+    unknown(gateway.post(None, fields=[("X-Key", key)]))
+    unknown(gateway.post(key, fields=[("X-Key", key)]))
+    assert len(upstream.arrivals) == 1
+    assert gateway.post(key).status == 201 and upstream.count(key) == 2
+    assert gateway.post(f'"{key}"').replayed, "of what is known the spelling does not matter"
+
+
 def test_nothing_of_a_resend_is_given_free(t):
     upstream, gateway = t.both(idempotency=RESEND)
     key = t.key()

@@ -46,6 +46,25 @@ def test_what_the_body_says_decides_before_the_status(t):
         assert found == seen, (status, body, again)
 
 
+def test_what_was_too_large_to_be_looked_at_is_unknown_and_a_refusal_stays_one(t):
+    small = {"limits": {"bytes_in_flight": "2MiB"}, "workers": 1}
+    large = b'{"status": "pending", "a": "' + b"a" * 4_000_000 + b'"}'
+    for terms, status, seen, later in (
+            ({"outcome": {"when": [{"pointer": "/status", "equals": "pending", "list": "unknown"}]}},
+             201, (503, "idempotency_result_unknown"), (503, "idempotency_result_unknown")),
+            ({"response": {"fields": ["/id"]}}, 201, (410, "idempotency_result_not_retained"),
+             (410, "idempotency_result_not_retained")),
+            ({"response": {"fields": ["/id"]}}, 400, (400, None), (201, None))):
+        upstream, gateway = t.both(top=small, idempotency=terms)
+        key = t.key()
+        upstream.on(key, answer(status, large, [("ETag", '"e"'), ("X-Why", "size")]))
+        first, again = gateway.post(key), gateway.post(key)
+        assert (first.status, first.code) == seen and (again.status, again.code) == later, (first, again)
+        if status == 400:
+            assert first.body == b"" and first.field("X-Why") == "size" and not first.field("ETag")
+        gateway.put_away()
+
+
 def test_an_encoded_body_says_nothing(t):
     upstream, gateway = t.both(idempotency={"outcome": {"when": [
         {"pointer": "/status", "equals": "pending", "list": "unknown"}]}})
