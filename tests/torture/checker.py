@@ -154,8 +154,12 @@ def who_got_a_whole_answer_got_what_is_recorded(h):
             continue  # smaller ones are promised more, see above
         row = h.record_of(arrival)
         says = (row.end.get("kind"), row.end.get("status")) if row else None
-        if not arrival.has_end:
+        if arrival.answer["how"].endswith("half"):
             yield ask.name, f"the upstream never came to this answer's end: {ask}"
+        elif ask.body in h.open_ended and says == (COMPLETED, ask.status):
+            yield ask.name, f"nobody knows whether it is whole: {ask}, {row}"
+        elif ask.body in h.open_ended:
+            continue
         elif ask.path != "/again" and (ask.status in STORE) != (says == (COMPLETED, ask.status)):
             yield ask.name, f"{ask} is recorded as {row}"
 
@@ -206,7 +210,7 @@ def what_was_done_is_found_by_a_lookup_which_is_told_with_the_answer(h):
             continue
         by_lookup = any(r.state == "completed" and r.end.get("source") == LOOKUP for r in rows)
         told = [a for a in h.final.get(name, ()) if a.code != MISMATCH]
-        if things(arrivals) and any(a.code not in (None, GONE) for a in told):
+        if things(arrivals) and any(a.code not in (None, GONE) for a in told[-1:]):
             yield name, "the last answers are " + ", ".join(map(str, told))
         for ask in asks:
             if bool(ask.recovered) > by_lookup or (by_lookup and ask.replayed and not ask.recovered):
@@ -365,6 +369,8 @@ def what_the_ledger_holds_is_what_the_upstream_said(h):
         if name[0] in h.TOMBSTONE:
             continue  # it may be over meanwhile
         held = {r.state for r in h.by_name[name][2] if r.has_key}
+        if not held and h.by_name[name][2] and h.by_name[name][2][-1].end.get("source") == LOOKUP:
+            continue  # released since then
         told = ["completed" if not a.code or a.code == GONE else "unknown"
                 for a in last if a.code != MISMATCH]
         if told and told[-1] not in held:

@@ -278,6 +278,11 @@ def cut_off_and_taken_for_whole(s):
     line["how"] = "large-chunked-half"
 
 
+def stored_though_it_may_be_cut_off(s):
+    cut_off_and_taken_for_whole(s)
+    next(l for l in s.lines if l["n"] == 9 and l["what"] == "answer")["how"] = "large-until-close"
+
+
 def whole_and_not_recorded(s):
     s.record(9)["events"][1].update(kind=3, status=None)
 
@@ -399,7 +404,8 @@ LIES = {
         answer_of_another_account, replay_with_another_field, recovered_what_is_not_there],
     "only_results_are_replayed_and_all_replays_are_equal": [two_results, refusal_replayed],
     "no_answered_success_is_lost": [success_forgotten],
-    "who_got_a_whole_answer_got_what_is_recorded": [cut_off_and_taken_for_whole, whole_and_not_recorded],
+    "who_got_a_whole_answer_got_what_is_recorded": [
+        cut_off_and_taken_for_whole, stored_though_it_may_be_cut_off, whole_and_not_recorded],
     "what_is_over_is_not_given_out_any_more_and_nothing_else_is_gone": [
         replayed_behind_its_retention, gone_too_early],
     "a_key_is_new_again_only_behind_the_tombstone_of_what_it_stood_for": [

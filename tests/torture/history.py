@@ -127,10 +127,10 @@ class History:
         self.final = final  # the last answers: by key, one for each content
         self.by_name = collections.defaultdict(lambda: ([], [], []))
         # Whether an answer that ends with its connection is whole nobody can tell: it is no result.
-        open_ended = {a.answer["body"] for a in arrivals
-                      if a.answer and a.answer["how"].endswith("until-close")}
+        self.open_ended = {a.answer["body"] for a in arrivals
+                           if a.answer and a.answer["how"].endswith("until-close")}
         for ask in asks:
-            ask.result = ask.recorded and not ask.code and ask.body not in open_ended
+            ask.result = ask.recorded and not ask.code and ask.body not in self.open_ended
         for place, things in enumerate((asks, arrivals, rows)):
             for thing in things:
                 self.by_name[thing.name][place].append(thing)
