@@ -122,6 +122,8 @@ class Nemesis:
     def harm_wire(self, dice):
         name, what = dice.choice(sorted(self.wires.links)), dice.choice(self.wires.FAULTS)
         seconds = dice.choice((0.2, 0.6, 1.2, 2.0, 3.0))
+        if what == "refuse" and name.startswith("ledger"):
+            seconds *= 2.5  # so long that others say how its requests have ended, and then it does
         self.note(f"{what} {name} for {seconds} s")
         self.wires.fault(name, what, seconds)
         self.note(f"{what} {name} is over")
