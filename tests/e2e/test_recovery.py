@@ -1,6 +1,4 @@
 """Unknown results, and what each recovery contract makes of them (CONTRACT 5, 6, 7)."""
-import pathlib
-import signal
 import time
 
 from harness import Later, answer, close, never, own_postgres, raw, reset, tag, until
@@ -19,13 +17,6 @@ def unknown(response, status=503):
 
 def told(t, sql):
     return ["|".join(row) for row in t.rows(sql)]
-
-
-def asleep(gateway):
-    """All of its threads have stopped: the signal alone takes its time."""
-    gateway.process.send_signal(signal.SIGSTOP)
-    tasks = pathlib.Path(f"/proc/{gateway.process.pid}/task")
-    until(lambda: all(stat.read_text().rsplit(") ", 1)[1][0] == "T" for stat in tasks.glob("*/stat")))
 
 
 def slots(t):
@@ -245,10 +236,10 @@ def test_a_late_answer_settles_what_is_unknown(t):
     gate = upstream.gate(key, answer(201, b'{"late":true}'))
     first = Later(lambda: one.post(key))
     gate.arrived()
-    asleep(one)
+    one.pause()
     gate.open()
     two.unknown_after_lease(key)
-    one.process.send_signal(signal.SIGCONT)
+    one.resume()
     first.result()
     until(lambda: two.post(key).status == 201, what="the late answer deciding")
     assert two.post(key).body == b'{"late":true}' and upstream.count(key) == 1
@@ -266,12 +257,12 @@ def test_a_late_answer_under_a_resend_is_kept_as_evidence(t):
     late = upstream.gate(key, answer(201, b'{"id":"first"}'))
     first = Later(lambda: one.post(key))
     late.arrived()
-    asleep(one)
+    one.pause()
     late.open()
     time.sleep(3.2)
     upstream.on(key, answer(201, b'{"id":"second"}'))
     assert two.post(key).body == b'{"id":"second"}'
-    one.process.send_signal(signal.SIGCONT)
+    one.resume()
     response = first.result()
     assert response.status == 201 and response.replayed, "it answers by what the record says"
     assert response.body == b'{"id":"second"}'
