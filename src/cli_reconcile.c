@@ -21,7 +21,7 @@
 #define REPORT_MAX ((size_t)256 * 1024 * 1024)
 
 static const char *const words[] = {
-	[VERDICT_NONE] = "",
+	[VERDICT_NONE] = "not_reached",
 	[VERDICT_RESOLVED] = "unknown",
 	[VERDICT_SAME] = "same",
 	[VERDICT_PROVIDER_ONLY] = "provider_only",
@@ -42,7 +42,7 @@ static const char *const words[] = {
 };
 
 static const char *const meanings[] = {
-	[VERDICT_NONE] = "not looked at",
+	[VERDICT_NONE] = "not looked at before it ended",
 	[VERDICT_RESOLVED] = "unknown to the ledger, executed by the provider",
 	[VERDICT_SAME] = "completed, as the report says",
 	[VERDICT_PROVIDER_ONLY] = "executed by the provider, not in the ledger",
@@ -256,8 +256,8 @@ static bool take_report(struct reconcile *r, struct report *report)
 
 static bool worth_telling(enum reconcile_verdict verdict)
 {
-	return verdict != VERDICT_RESOLVED && verdict != VERDICT_SAME &&
-	       verdict != VERDICT_ABSENT;
+	return verdict != VERDICT_NONE && verdict != VERDICT_RESOLVED &&
+	       verdict != VERDICT_SAME && verdict != VERDICT_ABSENT;
 }
 
 static struct span name_of(struct reconcile *r, const struct reconcile_line *line)
@@ -293,7 +293,7 @@ static json_t *result_of(struct reconcile *r)
 	json_t *counts = json_object();
 	json_t *lines = json_array();
 
-	for (size_t i = 1; i < ARRAY_LEN(words); i++)
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (r->counts[i])
 			json_object_set_new(counts, words[i],
 					    json_integer((json_int_t)r->counts[i]));
@@ -317,7 +317,7 @@ static void show(struct reconcile *r, const json_t *result)
 	};
 
 	cli_table(json_object_get(result, "differences"), columns, ARRAY_LEN(columns));
-	for (size_t i = 1; i < ARRAY_LEN(words); i++)
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (r->counts[i])
 			fprintf(stdout, "%8zu  %-16s %s\n", r->counts[i], words[i],
 				meanings[i]);

@@ -118,30 +118,38 @@ static bool belongs(const struct reconcile_line *line, bool left_alone)
 	return left_alone == (line->verdict != VERDICT_NONE);
 }
 
-/* The next lines that belong to the step, from *at on; how many. */
-static size_t gather(struct arena *arena, struct reconcile *r, size_t *at, bool left_alone,
-		     struct reconcile_line **step, struct arrays *arrays)
+/* Some lines on their way. */
+struct step {
+	bool left_alone;
+	size_t at; /* the next line */
+	size_t n;
+	struct reconcile_line *line[STEP];
+	struct arrays arrays;
+};
+
+/* The next lines that belong to it. */
+static void gather(struct arena *arena, struct reconcile *r, struct step *step)
 {
-	size_t n = 0;
 	size_t bytes = 0;
 
-	for (; *at < r->n && n < STEP && bytes < STEP_BYTES; (*at)++) {
-		struct reconcile_line *line = &r->lines[*at];
+	arrays_begin(&step->arrays, 7);
+	for (step->n = 0; step->at < r->n && step->n < STEP && bytes < STEP_BYTES; step->at++) {
+		struct reconcile_line *line = &r->lines[step->at];
 
-		if (!belongs(line, left_alone))
+		if (!belongs(line, step->left_alone))
 			continue;
 		bytes += line->said->body.len;
-		add_line(arena, r, arrays, line);
-		step[n++] = line;
+		add_line(arena, r, &step->arrays, line);
+		step->line[step->n++] = line;
 	}
-	return n;
 }
 
-static void take(struct reconcile_line **step, size_t n, const struct pg_rows *rows)
+static void take(const struct step *step, const struct pg_rows *rows)
 {
 	for (size_t row = 0; row < pg_rows_count(rows); row++) {
 		size_t place = (size_t)records_int(rows, row, 0);
-		struct reconcile_line *line = place >= 1 && place <= n ? step[place - 1] : NULL;
+		struct reconcile_line *line =
+			place >= 1 && place <= step->n ? step->line[place - 1] : NULL;
 
 		if (!line)
 			continue;
@@ -160,46 +168,43 @@ static bool receipt_unique(const struct reconcile *r)
 	return it && it->response.receipt_unique;
 }
 
-static bool step_lines(struct arena *arena, struct reconcile *r, size_t *at, bool left_alone)
+static bool step_lines(struct arena *arena, struct reconcile *r, struct step *step)
 {
-	struct reconcile_line *step[STEP];
-	struct arrays arrays;
 	struct records_call call = { QUERY_reconcile_lines,
 				     { records_hex(arena, span_of(r->desk.args->operation)),
-				       yes_no(r->desk.args->apply && !left_alone),
+				       yes_no(r->desk.args->apply && !step->left_alone),
 				       span_of(r->desk.args->evidence), r->who,
 				       records_number(arena, records_writer()) },
 				     5 };
 	struct pg_rows *rows = NULL;
-	size_t n = 0;
 	bool good = true;
 
-	arrays_begin(&arrays, 7);
-	n = gather(arena, r, at, left_alone, step, &arrays);
-	if (n) {
-		arrays_end(&arrays, &call);
+	gather(arena, r, step);
+	if (step->n) {
+		arrays_end(&step->arrays, &call);
 		call.param[call.n++] = yes_no(receipt_unique(r));
 		rows = run(r, &call);
 		good = rows != NULL;
 	}
 	if (rows)
-		take(step, n, rows);
+		take(step, rows);
 	pg_rows_free(rows);
-	arrays_free(&arrays);
+	arrays_free(&step->arrays);
 	return good;
 }
 
 static bool walk_lines(struct reconcile *r, bool left_alone)
 {
+	struct step step = { .left_alone = left_alone };
 	bool good = true;
 
-	for (size_t at = 0; good && at < r->n;) {
+	while (good && step.at < r->n) {
 		struct arena *arena = arena_new();
 
-		good = step_lines(arena, r, &at, left_alone);
+		good = step_lines(arena, r, &step);
 		arena_free(arena);
 		if (good && !left_alone)
-			progress("lines", at, r->n);
+			progress("lines", step.at, r->n);
 	}
 	return good;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define EVERY_MS    10000
-#define REPLAYS_MAX 1024U
+#define REPLAYS_MAX ((size_t)1024)
 #define SLOTS       (2 * REPLAYS_MAX) /* never more than half full */
 #define DAY_S       86400
 

@@ -359,6 +359,16 @@ def test_a_report_of_thousands_is_applied_in_steps(t):
     with open(file, "w", encoding="utf-8") as out:
         out.write("logical_request_id,receipt\n")
         out.writelines(f"{name},r-{i}\n" for i, name in enumerate(names))
+    held = t.lock("attention")  # until the command's session is ended in the middle
+    cut = Later(lambda: command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
+                                "--status", "201", "--evidence", "x", "--apply", "--json"))
+    until(lambda: t.blocked() > 0, 10, "the command waiting")
+    t.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%reconcile_lines%' "
+           "AND pid <> pg_backend_pid()")
+    code, out, error = cut.result()
+    held.close()
+    assert code == 1 and "run it again for the rest" in error, error
+    assert json.loads(out)["counts"] == {"not_reached": 2000} and not json.loads(out)["differences"], out[:300]
     done = command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
                    "--status", "201", "--evidence", "x", "--apply", "--json")
     assert done[0] == 0 and json.loads(done[1])["counts"]["unknown"] == 2000, done
