@@ -132,7 +132,8 @@ struct ledger {
 	bool renewing, claiming;
 	enum asked_instance renewal_asked;
 	int64_t renewal_us;      /* when it was asked for */
-	int64_t clock_offset_us; /* PostgreSQL's clock minus the loop's */
+	int64_t clock_offset_us; /* PostgreSQL's clock minus the loop's: at least this, */
+	int64_t clock_doubt_us;  /* and at most so much more */
 	int64_t op_ms;           /* of the last op_id */
 	unsigned op_count;
 	struct identity_check {
@@ -290,7 +291,7 @@ enum asked_instance instance_ask(struct ledger *ledger,
 bool instance_take(struct ledger *ledger, enum asked_instance asked, const struct pg_rows *rows,
 		   int64_t asked_us);
 void instance_missing(struct ledger *ledger, bool claiming); /* says so */
-void instance_clock(struct ledger *ledger, int64_t server_us);
+void instance_clock(struct ledger *ledger, int64_t server_us, int64_t asked_us);
 void instance_renew(struct ledger *ledger, int64_t now_ms);
 void instance_return(struct ledger *ledger); /* an orderly end */
 

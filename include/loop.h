@@ -37,6 +37,8 @@ struct loop_watch {
 };
 void loop_watch(struct loop *loop, struct loop_watch *watch, unsigned events);
 void loop_unwatch(struct loop *loop, struct loop_watch *watch); /* before close(fd) */
+/* Where somebody else has closed it, and its number may be another's by now. */
+void loop_unwatch_closed(struct loop *loop, struct loop_watch *watch);
 
 /*
  * Embedded too. A timer is zeroed before its first use (`at` 0 in the heap means: not set).

@@ -34,9 +34,23 @@ enum asked_instance instance_ask(struct ledger *ledger, struct pg *pg)
 	return ASKED_CLAIM;
 }
 
-void instance_clock(struct ledger *ledger, int64_t server_us)
+/*
+ * The server told the time at some moment between the question and now. A reply that is read late (a
+ * stalled connection, a process that was stopped) says little, and what is known already is kept
+ * where it agrees with it.
+ */
+void instance_clock(struct ledger *ledger, int64_t server_us, int64_t asked_us)
 {
-	ledger->clock_offset_us = server_us - loop_clock_us();
+	int64_t least = server_us - loop_clock_us(), most = server_us - asked_us;
+	int64_t was_least = ledger->clock_offset_us;
+	int64_t was_most = was_least + ledger->clock_doubt_us;
+
+	if (was_least <= most && was_most >= least) {
+		least = was_least > least ? was_least : least;
+		most = was_most < most ? was_most : most;
+	}
+	ledger->clock_offset_us = least;
+	ledger->clock_doubt_us = most - least;
 }
 
 /* False: the number is not ours, or none was free. */
@@ -54,7 +68,7 @@ bool instance_take(struct ledger *ledger, enum asked_instance asked, const struc
 			ledger->op_ms = pg_int(rows, 0, 1) + 1;
 		ledger->op_count = 0;
 	} else if (asked == ASKED_RENEWAL) {
-		instance_clock(ledger, pg_int(rows, 0, 0));
+		instance_clock(ledger, pg_int(rows, 0, 0), asked_us);
 	}
 	ledger->renewed_ms = asked_us / 1000;
 	ledger->renew_at_ms = ledger->renewed_ms + LEDGER_RENEW_MS;

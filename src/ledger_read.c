@@ -209,7 +209,9 @@ static void key_found(struct read *read, struct ledger_entry *entry, size_t row)
 	entry->record_day = (int32_t)pg_int(rows, row, K_DAY);
 	entry->expired = pg_int(rows, row, K_EXPIRED) != 0;
 	entry->first_seen = op_id_ms(op_id) / 1000;
-	entry->age_ms = ledger_clock_us(ledger) / 1000 - op_id_ms(op_id);
+	/* rather too old than too young: what may be sent again for a time is not, afterwards */
+	entry->age_ms =
+		(ledger_clock_us(ledger) + ledger->clock_doubt_us) / 1000 - op_id_ms(op_id);
 	row_request_id(ledger, op_id, entry->record_day, entry->request_id);
 	other_found(ledger, entry, rows, row);
 }

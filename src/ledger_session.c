@@ -309,7 +309,7 @@ static void session_done(struct pg_transaction *transaction)
 	}
 	if (!history_holds(link))
 		return;
-	instance_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK));
+	instance_clock(ledger, pg_int(transaction->rows[0], 0, S_CLOCK), link->session_us);
 	take_operations(ledger, &transaction->rows[1], link->asked_for);
 	link->checked = true;
 	if (link->asked != ASKED_NOTHING &&

@@ -142,12 +142,19 @@ void loop_watch(struct loop *loop, struct loop_watch *watch, unsigned events)
 
 void loop_unwatch(struct loop *loop, struct loop_watch *watch)
 {
-	struct slot *slot = &loop->slots[watch->slot];
-
 	if (watch->slot == 0)
 		return;
 	epoll_ctl(loop->epoll, EPOLL_CTL_DEL, watch->fd,
 		  NULL); /* a closed one is gone already */
+	loop_unwatch_closed(loop, watch);
+}
+
+void loop_unwatch_closed(struct loop *loop, struct loop_watch *watch)
+{
+	struct slot *slot = &loop->slots[watch->slot];
+
+	if (watch->slot == 0)
+		return;
 	slot->watch = NULL;
 	slot->generation++;
 	slot->next_free = loop->free_slot;

@@ -28,6 +28,15 @@
 /* A connection that stood this long was a good one: the next try comes at once. */
 #define STOOD_MS        5000
 
+/* libpq closes its socket by itself when it reads the end of the connection. */
+static void unwatch(struct pg *pg)
+{
+	if (PQsocket(pg->conn) == pg->watch.fd)
+		loop_unwatch(pg->loop, &pg->watch);
+	else
+		loop_unwatch_closed(pg->loop, &pg->watch);
+}
+
 void pg_fail(struct pg *pg, const char *why)
 {
 	if (pg->state == PG_BROKEN || pg->state == PG_AWAY)
@@ -35,7 +44,7 @@ void pg_fail(struct pg *pg, const char *why)
 	if (!pg->why[0])
 		pg_first_line(pg->why, why);
 	pg->state = PG_BROKEN;
-	loop_unwatch(pg->loop, &pg->watch);
+	unwatch(pg);
 	loop_timer(pg->loop, &pg->timer, 0);
 }
 
@@ -58,7 +67,7 @@ static int64_t backoff_ms(const struct pg *pg)
 
 static void disconnect(struct pg *pg)
 {
-	loop_unwatch(pg->loop, &pg->watch);
+	unwatch(pg);
 	loop_timer_stop(pg->loop, &pg->timer);
 	PQfinish(pg->conn);
 	pg->conn = NULL;
@@ -199,6 +208,8 @@ static void ready(struct loop_watch *watch, unsigned events)
 	}
 	do {
 		there = PQconsumeInput(pg->conn) == 1;
+		if (!there)
+			unwatch(pg); /* before anybody opens another of its number */
 		pg_read(pg);
 	} while (there && pg->state != PG_BROKEN && decrypted(pg));
 	if (!there || PQstatus(pg->conn) == CONNECTION_BAD)

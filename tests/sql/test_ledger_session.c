@@ -269,6 +269,39 @@ START_TEST(a_lease_that_was_not_renewed_ends)
 }
 END_TEST
 
+/* Who is stopped while asking reads the reply late, and would take what is old for young. */
+START_TEST(a_reply_that_is_read_late_does_not_set_the_clock_back)
+{
+	int64_t offset = ledger->clock_offset_us;
+	struct attempt *a = won(ledger, "k1", "content");
+
+	ledger->renew_at_ms = 0;
+	instance_renew(ledger, loop_now(loop));
+	ck_assert(ledger->renewing);
+	usleep(1500000);
+	TURN_UNTIL(!ledger->renewing);
+	ck_assert_int_ge(ledger->clock_offset_us, offset - 10000);
+	settle_within(a, LEDGER_MARK_UNKNOWN, 1000);
+	ck_assert_int_ge(reserved(ledger, "k1", "content")->entry.age_ms, 1500);
+}
+END_TEST
+
+START_TEST(by_a_first_reply_that_is_read_late_nothing_looks_younger_than_it_is)
+{
+	won(ledger, "k1", "content");
+	ledger->clock_offset_us = ledger->clock_doubt_us = 0; /* as at the start */
+	ledger->renew_at_ms = 0;
+	instance_renew(ledger, loop_now(loop));
+	usleep(1500000);
+	TURN_UNTIL(!ledger->renewing);
+	ck_assert_int_ge(reserved(ledger, "k1", "content")->entry.age_ms, 1500);
+	ledger->renew_at_ms = 0;
+	instance_renew(ledger, loop_now(loop));
+	TURN_UNTIL(!ledger->renewing);
+	ck_assert_int_le(ledger->clock_doubt_us, 1000000);
+}
+END_TEST
+
 START_TEST(where_all_numbers_are_taken_nothing_is_reserved)
 {
 	struct attempt *a = NULL;
@@ -428,6 +461,8 @@ int main(void)
 	tcase_add_test(
 		t, a_number_that_somebody_took_meanwhile_is_not_renewed_on_a_new_connection);
 	tcase_add_test(t, a_lease_that_was_not_renewed_ends);
+	tcase_add_test(t, a_reply_that_is_read_late_does_not_set_the_clock_back);
+	tcase_add_test(t, by_a_first_reply_that_is_read_late_nothing_looks_younger_than_it_is);
 	tcase_add_test(t, several_connections_carry_batches_at_once);
 	tcase_add_test(t, one_connection_of_two_that_dies_changes_nothing);
 	tcase_add_test(t, any_thread_may_ask_for_the_state);
