@@ -63,6 +63,43 @@ START_TEST(keys_of_days_that_are_gone_go_as_well)
 }
 END_TEST
 
+/* Reserved two hours ago, unknown since, and the answer came only now (a spool, a process that slept):
+ * whoever asks again must find it, though its tombstone would be over if it counted from the beginning. */
+START_TEST(a_key_that_was_settled_late_stays_for_its_tombstone)
+{
+	completed(ledger, "k", "content", "body");
+	scratch_do("UPDATE onceward.op SET op_id = op_id - (7200000::bigint << 22)");
+	scratch_do("UPDATE onceward.event SET op_id = op_id - (7200000::bigint << 22)");
+	scratch_do("UPDATE onceward.key SET op_id = op_id - (7200000::bigint << 22), "
+		   "keep_until = now() - interval '1 s'");
+	retained();
+	rows_are("key", "true", 1);
+	scratch_do("UPDATE onceward.event SET at = at - interval '2 h'");
+	a_day_later();
+	retained();
+	rows_are("key", "true", 0);
+}
+END_TEST
+
+START_TEST(a_key_that_was_settled_late_outlives_its_day)
+{
+	completed(ledger, "late", "content", "body");
+	completed(ledger, "in time", "content", "body");
+	age("late", 4);
+	age("in time", 4);
+	scratch_do("UPDATE onceward.event SET at = now() - interval '1 h' FROM onceward.op "
+		   "WHERE op.op_id = event.op_id AND op.key = 'late'");
+	scratch_do("UPDATE onceward.key SET keep_until = now() - interval '1 d'");
+	retained();
+	rows_are("op", "true", 0);
+	rows_are("key",
+		 "keep_until BETWEEN now() + interval '70 h' AND now() + interval '72 h'", 1);
+	rows_are("key", "true", 1);
+	gone("late");
+	won(ledger, "in time", "content");
+}
+END_TEST
+
 START_TEST(a_late_result_goes_in_two_steps_and_with_its_record)
 {
 	struct attempt *a = won(ledger, "k", "content");
@@ -282,6 +319,8 @@ static Suite *suite(void)
 	tcase_add_test(t, a_key_behind_its_tombstone_is_new);
 	tcase_add_test(t, keys_that_are_needed_stay_behind_their_tombstone);
 	tcase_add_test(t, keys_of_days_that_are_gone_go_as_well);
+	tcase_add_test(t, a_key_that_was_settled_late_stays_for_its_tombstone);
+	tcase_add_test(t, a_key_that_was_settled_late_outlives_its_day);
 	tcase_add_test(t, a_late_result_goes_in_two_steps_and_with_its_record);
 	tcase_add_test(t, receipts_and_digest_keys_go_when_they_are_over);
 	tcase_add_test(t, many_keys_go_in_bounded_steps);
