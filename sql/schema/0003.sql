@@ -371,7 +371,8 @@ BEGIN
     WHERE r.task = 'vacuum' AND s.relid = 'onceward.key'::regclass AND r.leased_until < now()
       AND (r.done_at < now() - interval '7 days' AND s.n_dead_tup > 1000
            OR r.done_at < now() - interval '1 hour' AND s.n_dead_tup > 10000 + s.n_live_tup / 5));
-  erasures := EXISTS (SELECT FROM onceward.erasure) OR EXISTS (SELECT FROM onceward.erasure_record);
+  erasures := EXISTS (SELECT FROM onceward.erasure) OR EXISTS (SELECT FROM onceward.erasure_record)
+           OR EXISTS (SELECT FROM onceward.erasure_stop);
   due := onceward.purge_due(grace_ms, audit_ms);
 END $$;
 
@@ -393,6 +394,11 @@ CREATE TABLE onceward.erasure_record (
   account_hash bytea       NOT NULL
 );
 
+-- Stops of an erased account that are open: they need its name, and lose it when they end.
+CREATE TABLE onceward.erasure_stop (
+  id bigint PRIMARY KEY
+);
+
 -- Whose a row of event_late is, as SHA-256: its day may be gone, and with it what else tells.
 ALTER TABLE onceward.event_late ADD COLUMN account_hash bytea;
 CREATE OR REPLACE FUNCTION onceward.late_add(l onceward.event_late) RETURNS boolean LANGUAGE plpgsql
@@ -401,6 +407,9 @@ BEGIN
   l.account_hash := coalesce((SELECT sha256(a.account) FROM onceward.attention AS a WHERE a.op_id = l.op_id),
                              (SELECT o.account_hash FROM onceward.event_late AS o
                               WHERE o.op_id = l.op_id AND o.account_hash IS NOT NULL LIMIT 1));
+  IF l.slot < 0 AND EXISTS (SELECT FROM onceward.op AS o WHERE o.op_id = l.op_id AND o.account = '') THEN
+    l.headers := NULL; l.body := NULL; l.receipt := NULL; l.note := NULL; -- erased: nothing comes back as evidence
+  END IF;
   INSERT INTO onceward.event_late VALUES (l.*) ON CONFLICT (op_id, slot) DO NOTHING;
   RETURN FOUND;
 END $$;
@@ -513,6 +522,14 @@ BEGIN
   RETURN n;
 END $$;
 
+-- Stops that have ended and say of whom they were.
+CREATE FUNCTION onceward.erase_stops() RETURNS void LANGUAGE sql AS $$
+  WITH ended AS (
+    DELETE FROM onceward.erasure_stop AS w USING onceward.stop AS s WHERE s.id = w.id AND s.ended_at IS NOT NULL
+    RETURNING w.id)
+  UPDATE onceward.stop AS s SET account = sha256(s.account), detail = 'erased' FROM ended WHERE s.id = ended.id
+$$;
+
 -- Erases what is kept of an account's records up to now. What cannot be done within two seconds goes
 -- on in the back office, as does what has no end yet. `waiting`: how many records wait for their end,
 -- and one more while the search goes on; 0: all is done. Of a dry run both are counted, and nothing else.
@@ -536,8 +553,9 @@ BEGIN
   END IF;
   INSERT INTO onceward.audit (who, action, about, reason)
   VALUES (erase.who, 'erase', 'account ' || encode(whose, 'hex'), erase.reason);
-  UPDATE onceward.stop AS s SET account = sha256(s.account), detail = 'erased'
-  WHERE s.account = erase.account AND s.ended_at IS NOT NULL;
+  INSERT INTO onceward.erasure_stop SELECT s.id FROM onceward.stop AS s WHERE s.account = erase.account
+  ON CONFLICT DO NOTHING;
+  PERFORM onceward.erase_stops();
   INSERT INTO onceward.erasure_record (op_id, expires_on, account_hash)
   SELECT a.op_id, a.expires_on, whose FROM onceward.attention AS a WHERE a.account = erase.account
   ON CONFLICT (op_id) DO NOTHING;
@@ -574,6 +592,7 @@ BEGIN
     erased := erased + step.erased;
   END LOOP;
   erased := erased + onceward.erase_settled(100);
+  PERFORM onceward.erase_stops();
   more := EXISTS (SELECT FROM onceward.erasure);
   IF NOT more THEN
     PERFORM onceward.retention_leave('erase', token, true);
