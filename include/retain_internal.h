@@ -3,6 +3,8 @@
 #include "pg.h"
 #include "retain.h"
 
+#define RETAIN_SAID 256
+
 enum retain_job {
 	RETAIN_SESSION, /* what a direct connection is told first */
 	RETAIN_LOOK,    /* what is there to do, and what time is it? */
@@ -29,8 +31,8 @@ struct retain {
 	int64_t grace_ms;         /* the longest that any settings so far asked for */
 	int64_t walk_ms;          /* between two walks */
 	int64_t next_at, look_at; /* loop's ms */
-	char said[256];           /* the failure that was last logged */
-	char stopped[160];        /* why nothing is purged; "": it is */
+	char said[RETAIN_JOBS][RETAIN_SAID]; /* the failures that were last logged */
+	char stopped[160];                   /* why nothing is purged; "": it is */
 
 	/* One job at a time. */
 	struct pg_transaction transaction;

@@ -12,8 +12,10 @@
 struct sweep_day {
 	int32_t day; /* since 1970 */
 	int64_t mark; /* op_id: what is below has an end or is listed, but for what commits late */
-	int64_t slow; /* op_id where the pass over older ones goes on, or one of these: */
-	bool live;    /* an attempt at `mark` is still under its lease */
+	int64_t seen; /* op_id: from `mark` to here are only those that were under lease when looked at */
+	int64_t ends_ms; /* when the first of those leases ends; loop's */
+	int64_t slow;    /* op_id where the pass over older ones goes on, or one of these: */
+	bool live;       /* an attempt at `mark` is still under its lease */
 };
 #define SWEEP_NO_PASS    (-1)
 #define SWEEP_FIND_FIRST (-2)

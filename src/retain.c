@@ -209,16 +209,51 @@ static void looked(struct retain *retain, const struct pg_rows *rows)
 	retain->erasures |= pg_int(rows, 0, L_ERASURES) != 0;
 }
 
+/* What failed waits for the next look, and what has nothing to do with it goes on: a reader that holds
+ * up a day must not hold up an erasure. */
+static void put_off(struct retain *retain)
+{
+	switch (retain->job) {
+	case RETAIN_PARTS:
+	case RETAIN_DETACH:
+		retain->parts = false;
+		retain->detach[0] = '\0';
+		break;
+	case RETAIN_ERASE:
+		retain->erasures = false;
+		break;
+	case RETAIN_ROWS:
+	case RETAIN_ROWS_END:
+		retain->rows = false;
+		break;
+	case RETAIN_VACUUM_TAKE:
+	case RETAIN_VACUUM:
+	case RETAIN_VACUUM_LEAVE:
+		retain->vacuum = retain->vacuuming = retain->vacuumed = false;
+		break;
+	case RETAIN_SESSION:
+	case RETAIN_LOOK:
+	case RETAIN_JOBS:
+		nothing_to_do(retain);
+		break;
+	}
+}
+
+/* What is refused again and again is said once. */
+static void say_failed(struct retain *retain)
+{
+	char *said = retain->said[retain->job];
+
+	if (strcmp(retain->transaction.message, said) != 0)
+		log_warning(WHO, "%s: %.200s", doing[retain->job], retain->transaction.message);
+	snprintf(said, RETAIN_SAID, "%s", retain->transaction.message);
+}
+
 static void failed(struct retain *retain)
 {
-	char line[256];
-
-	snprintf(line, sizeof(line), "%s: %.200s", doing[retain->job],
-		 retain->transaction.message);
-	if (retain->transaction.outcome == PG_FAILED && strcmp(line, retain->said) != 0)
-		log_warning(WHO, "%s", line);
-	memcpy(retain->said, line, sizeof(line));
-	nothing_to_do(retain);
+	if (retain->transaction.outcome == PG_FAILED)
+		say_failed(retain);
+	put_off(retain);
 	retain->next_at = loop_now(retain->loop) + FAILED_MS;
 	if (strcmp(retain->transaction.sqlstate, "25006") == 0)
 		pg_drop(retain->pg, "the server is read-only");

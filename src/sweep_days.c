@@ -55,10 +55,13 @@ static struct sweep_day met(const struct sweep *sweep, int32_t number)
 	const struct sweep_day *known = find(sweep, number);
 	int64_t mark_ms = sweep_now(sweep) - SWEEP_EPOCH_MS - MARK_MS;
 
+	int64_t mark = mark_ms > 0 ? mark_ms << 22 : 0;
+
 	if (known)
 		return *known;
 	return (struct sweep_day){ .day = number,
-				   .mark = mark_ms > 0 ? mark_ms << 22 : 0,
+				   .mark = mark,
+				   .seen = mark,
 				   .slow = number < sweep->today - OLD_DAYS
 						   ? SWEEP_NO_PASS
 						   : SWEEP_FIND_FIRST };

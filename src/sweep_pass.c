@@ -4,8 +4,10 @@
  * The round, every two seconds, covers what has just run out. An op_id begins with the time at
  * which it was made, so nothing younger than the shortest lease need be looked at, and nothing
  * below a day's mark: there every attempt has an end or is listed. The mark stops at the oldest
- * attempt that is still under its lease. Attempts commit a little after their op_id was made,
- * so a round begins before the mark, by twice the time that a request waits for the ledger.
+ * attempt that is still under its lease; what was seen above it is looked at again when the first
+ * of the leases there ends, and not before: one long attempt must not make each round long.
+ * Attempts commit a little after their op_id was made, so a round begins before what was seen, by
+ * twice the time that a request waits for the ledger.
  *
  * Passes go over more than that, in the same way: five minutes each minute and a day each hour,
  * for whatever came later still; and from its first record over a day that is met for the first
@@ -56,6 +58,12 @@ void sweep_round_begin(struct sweep *sweep)
 	sweep->round_at = 0;
 }
 
+/* Where a round over a day begins: no lease that was seen has ended, or it begins with those. */
+static int64_t round_from(const struct sweep *sweep, const struct sweep_day *day)
+{
+	return day->live && loop_now(sweep->loop) < day->ends_ms ? day->seen : day->mark;
+}
+
 bool sweep_round_next(struct sweep *sweep)
 {
 	int64_t overlap = 2 * sweep->settings->ledger.timeout;
@@ -66,7 +74,7 @@ bool sweep_round_next(struct sweep *sweep)
 		if (!day->live &&
 		    !sweep_concerns(sweep, day->day, sweep->lease_max_ms + LATE_MS))
 			continue;
-		sweep->from = id_add(day->mark, -overlap);
+		sweep->from = id_add(round_from(sweep, day), -overlap);
 		sweep->to = id_at(sweep_now(sweep) - sweep->lease_min_ms);
 		if (sweep->from >= sweep->to)
 			continue;
@@ -141,14 +149,17 @@ unsigned sweep_label(struct span operation)
 	return metrics_operation(name);
 }
 
+/* The columns of sweep_stale. */
+enum { S_OLDEST, S_OPERATION, S_LISTED, S_CLOCK, S_ENDS };
+
 static void count(struct sweep *sweep, const struct pg_rows *rows)
 {
 	for (size_t row = 0; row < pg_rows_count(rows); row++)
-		if (!pg_is_null(rows, row, 1))
-			metrics_add(
-				sweep->metrics, METRIC_unknown_total,
-				METRICS_PAIR(sweep_label(pg_bytes(rows, row, 1)), CAUSE_LEASE),
-				(uint64_t)pg_int(rows, row, 2));
+		if (!pg_is_null(rows, row, S_OPERATION))
+			metrics_add(sweep->metrics, METRIC_unknown_total,
+				    METRICS_PAIR(sweep_label(pg_bytes(rows, row, S_OPERATION)),
+						 CAUSE_LEASE),
+				    (uint64_t)pg_int(rows, row, S_LISTED));
 }
 
 /* Pieces grow while they are quick, and shrink when they are not. */
@@ -163,26 +174,56 @@ static void pace(struct sweep *sweep, bool failed)
 		sweep->chunk_ms *= 2;
 }
 
-void sweep_stale_done(struct sweep *sweep, const struct pg_rows *rows)
-{
-	struct sweep_day *day = &sweep->days[sweep->at];
-	bool live = !pg_is_null(rows, 0, 0);
-	int64_t oldest = live ? pg_int(rows, 0, 0) : INT64_MAX;
+/* What a stretch had under lease; `oldest` is INT64_MAX where it was nothing. */
+struct under_lease {
+	int64_t oldest, ends_ms;
+};
 
-	count(sweep, rows);
-	sweep_clock(sweep, pg_int(rows, 0, 3));
-	if (sweep->job == JOB_ROUND) {
-		day->live = live;
-		day->mark = live ? oldest : sweep->to;
+/* All from the mark on, or what has come since; the mark is looked at again when a lease ends. */
+static void round_done(struct sweep *sweep, struct sweep_day *day, struct under_lease found)
+{
+	bool all = sweep->from <= day->mark;
+
+	day->seen = sweep->to;
+	if (!all && found.ends_ms < day->ends_ms)
+		day->ends_ms = found.ends_ms;
+	if (!all)
 		return;
-	}
-	if (oldest < day->mark) {
+	day->live = found.oldest != INT64_MAX;
+	day->mark = day->live ? found.oldest : sweep->to;
+	day->ends_ms = found.ends_ms;
+}
+
+static void slow_done(struct sweep *sweep, struct sweep_day *day, struct under_lease found)
+{
+	if (found.oldest < day->mark) {
+		day->ends_ms = day->live && day->ends_ms < found.ends_ms ? day->ends_ms
+									 : found.ends_ms;
 		day->live = true;
-		day->mark = oldest;
+		day->mark = found.oldest;
+	} else if (found.ends_ms < day->ends_ms) {
+		day->ends_ms = found.ends_ms;
 	}
 	if (day->slow == sweep->from)
 		day->slow = sweep->to == INT64_MAX ? SWEEP_NO_PASS : sweep->to;
 	pace(sweep, false);
+}
+
+void sweep_stale_done(struct sweep *sweep, const struct pg_rows *rows)
+{
+	struct sweep_day *day = &sweep->days[sweep->at];
+	struct under_lease found = { INT64_MAX, INT64_MAX };
+
+	if (!pg_is_null(rows, 0, S_OLDEST)) {
+		found.oldest = pg_int(rows, 0, S_OLDEST);
+		found.ends_ms = loop_now(sweep->loop) + pg_int(rows, 0, S_ENDS);
+	}
+	count(sweep, rows);
+	sweep_clock(sweep, pg_int(rows, 0, S_CLOCK));
+	if (sweep->job == JOB_ROUND)
+		round_done(sweep, day, found);
+	else
+		slow_done(sweep, day, found);
 }
 
 void sweep_stale_failed(struct sweep *sweep)

@@ -1,5 +1,6 @@
 -- Attempts of one day and one stretch of op_ids that have no end. Those whose lease has run out go
--- on the attention list; of the others the oldest is told, because the next sweep begins there.
+-- on the attention list; of the others it is told which is the oldest, because the next sweep begins
+-- there, and in how many ms the first of their leases ends, because until then it need not.
 --
 -- Both sides of EXCEPT are bounded by the same stretch and read in one pass each: the cost is that
 -- of the stretch, whatever the statistics say. A scalar date lets the planner open one partition.
@@ -18,6 +19,8 @@ listed AS (
   FROM record WHERE lease_until < now() ORDER BY op_id
   ON CONFLICT (op_id) DO NOTHING
   RETURNING operation)
-SELECT under_lease.oldest, fresh.operation, fresh.n, (extract(epoch FROM clock_timestamp()) * 1000)::int8
-FROM (SELECT min(op_id) AS oldest FROM record WHERE lease_until >= now()) AS under_lease
+SELECT under_lease.oldest, fresh.operation, fresh.n, (extract(epoch FROM clock_timestamp()) * 1000)::int8,
+       under_lease.ends_ms
+FROM (SELECT min(op_id) AS oldest, (extract(epoch FROM min(lease_until) - now()) * 1000)::int8 AS ends_ms
+      FROM record WHERE lease_until >= now()) AS under_lease
 LEFT JOIN (SELECT operation, count(*) AS n FROM listed GROUP BY operation) AS fresh ON true

@@ -285,7 +285,8 @@ BEGIN
     RETURN 0;
   END IF;
   UPDATE onceward.attention AS a
-  SET state = 2, slot = l.slot, generation = l.generation, tried_at = l.at, claim_until = l.lease_until
+  SET state = 2, slot = l.slot, generation = l.generation, tried_at = l.at, claim_until = l.lease_until,
+      not_found_at = NULL, owner = NULL -- a lookup under way speaks of what was before
   WHERE a.op_id = claim.op_id;
   RETURN 1;
 END $$;

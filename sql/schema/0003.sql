@@ -69,9 +69,31 @@ CREATE FUNCTION onceward.blocks(relation regclass) RETURNS bigint LANGUAGE sql A
   SELECT pg_relation_size(relation) / current_setting('block_size')::bigint
 $$;
 
+-- For an unknown record the tombstone counts from its resolution. Where that came as the first attempt's
+-- own end, behind its lease, no row of event_late says how long the key is needed.
+CREATE FUNCTION onceward.keep_late_keys(day date, from_block bigint, n_blocks bigint) RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  WITH late AS MATERIALIZED (
+    SELECT o.op_id, o.key_hash, e.at - o.created_at AS took
+    FROM (SELECT * FROM onceward.op AS op
+          WHERE op.expires_on = keep_late_keys.day AND op.ctid >= onceward.place(from_block)
+            AND op.ctid < onceward.place(from_block + n_blocks) OFFSET 0) AS o
+    CROSS JOIN LATERAL (
+      SELECT event.at FROM onceward.event
+      WHERE event.op_id = o.op_id AND event.slot = 1 AND event.expires_on = keep_late_keys.day
+        AND event.kind = 2 AND event.at > o.lease_until OFFSET 0) AS e),
+  kept AS MATERIALIZED (
+    SELECT k.ctid AS place, k.key_hash, late.took FROM late
+    JOIN onceward.key AS k ON k.key_hash = late.key_hash AND k.op_id = late.op_id
+    ORDER BY k.key_hash FOR UPDATE OF k)
+  UPDATE onceward.key AS k SET keep_until = k.keep_until + kept.took FROM kept WHERE k.key_hash = kept.key_hash;
+END $$;
+
 -- The last sweep over a stretch of a day that goes. What has no end by now is unknown: that is written
 -- into slot 1, so that whoever comes late finds it taken and goes on in event_late, and on the list,
--- which outlives the day. `held`: a lease that still holds; the day has to wait.
+-- which outlives the day. `held`: a lease that still holds; the day has to wait. When a record ended is
+-- known no longer than its day stands: a tombstone that counts from an end behind the lease moves here.
 CREATE FUNCTION onceward.close_day(day date, from_block bigint, n_blocks bigint, OUT records bigint, OUT listed bigint, OUT held boolean)
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -85,22 +107,25 @@ BEGIN
           AND op.ctid < onceward.place(from_block + n_blocks) OFFSET 0) AS o;
   listed := 0;
   held := EXISTS (SELECT FROM unnest(open) AS o WHERE o.lease_until >= now());
-  IF open IS NULL OR held THEN
+  IF held THEN
     RETURN;
   END IF;
-  INSERT INTO onceward.attention AS a (created_at, op_id, expires_on, state, slot, key_hash, account, operation, key, cause)
-  SELECT o.created_at, o.op_id, o.expires_on, 3, 1, o.key_hash, o.account, o.operation, o.key, 'its day has ended'
-  FROM unnest(open) AS o ORDER BY o.op_id
-  ON CONFLICT (op_id) DO UPDATE SET state = 3, slot = 1 WHERE a.slot = 0;
-  INSERT INTO onceward.event (op_id, writer, expires_on, slot, kind, note)
-  SELECT o.op_id, 0, o.expires_on, 1, 3, 'its day has ended' FROM unnest(open) AS o ORDER BY o.op_id
-  ON CONFLICT (op_id, slot, expires_on) DO NOTHING;
-  GET DIAGNOSTICS listed = ROW_COUNT;
-  -- A settle that came between the look and the insert has won.
-  DELETE FROM onceward.attention AS a USING unnest(open) AS o
-  WHERE a.op_id = o.op_id AND a.slot = 1 AND EXISTS (
-    SELECT FROM onceward.event AS e
-    WHERE e.op_id = o.op_id AND e.slot = 1 AND e.expires_on = close_day.day AND e.kind IN (2, 4));
+  IF open IS NOT NULL THEN
+    INSERT INTO onceward.attention AS a (created_at, op_id, expires_on, state, slot, key_hash, account, operation, key, cause)
+    SELECT o.created_at, o.op_id, o.expires_on, 3, 1, o.key_hash, o.account, o.operation, o.key, 'its day has ended'
+    FROM unnest(open) AS o ORDER BY o.op_id
+    ON CONFLICT (op_id) DO UPDATE SET state = 3, slot = 1 WHERE a.slot = 0;
+    INSERT INTO onceward.event (op_id, writer, expires_on, slot, kind, note)
+    SELECT o.op_id, 0, o.expires_on, 1, 3, 'its day has ended' FROM unnest(open) AS o ORDER BY o.op_id
+    ON CONFLICT (op_id, slot, expires_on) DO NOTHING;
+    GET DIAGNOSTICS listed = ROW_COUNT;
+    -- A settle that came between the look and the insert has won.
+    DELETE FROM onceward.attention AS a USING unnest(open) AS o
+    WHERE a.op_id = o.op_id AND a.slot = 1 AND EXISTS (
+      SELECT FROM onceward.event AS e
+      WHERE e.op_id = o.op_id AND e.slot = 1 AND e.expires_on = close_day.day AND e.kind IN (2, 4));
+  END IF;
+  PERFORM onceward.keep_late_keys(day, from_block, n_blocks);
 END $$;
 
 -- The oldest of what is over: days that ended `grace_ms` ago, months of the audit table.
@@ -202,7 +227,13 @@ END $$;
 
 -- --- rows: a hand goes over the heap, stretch by stretch, and needs no index ---
 
--- Keys that may go. One of a day that still stands has its end in slot 1 there, or it is under way; of
+-- When an op_id was made, and that is when its key was reserved.
+CREATE FUNCTION onceward.made_at(op_id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
+  SELECT to_timestamp(((op_id >> 22) + 1577836800000) / 1000.0)
+$$;
+
+-- Keys that may go. One of a day that still stands has its end in slot 1 there, and the tombstone counts
+-- from that (it may have been unknown for long), or it is under way; of
 -- days that are gone every record that had no known end is on the list. What has ended later than its
 -- first attempt is kept by its rows in event_late. OFFSET 0 keeps each look-up a look-up, of the few rows
 -- that are over: a join would read all of event for every stretch.
@@ -213,7 +244,8 @@ WHERE k.keep_until < now()
   AND NOT EXISTS (SELECT FROM onceward.event_late AS l WHERE l.op_id = k.op_id AND l.keep_until >= now() OFFSET 0)
   AND ((k.expires_at AT TIME ZONE 'UTC')::date < (SELECT onceward.first_day())
        OR EXISTS (SELECT FROM onceward.event AS e WHERE e.op_id = k.op_id AND e.slot = 1
-                    AND e.expires_on = (k.expires_at AT TIME ZONE 'UTC')::date OFFSET 0));
+                    AND e.expires_on = (k.expires_at AT TIME ZONE 'UTC')::date
+                    AND e.at + (k.keep_until - onceward.made_at(k.op_id)) < now() OFFSET 0));
 
 -- One that is being inserted or freed at this moment is left for the next time: this waits for nobody.
 CREATE FUNCTION onceward.purge_keys(from_block bigint, n_blocks bigint) RETURNS bigint
@@ -339,7 +371,8 @@ BEGIN
     WHERE r.task = 'vacuum' AND s.relid = 'onceward.key'::regclass AND r.leased_until < now()
       AND (r.done_at < now() - interval '7 days' AND s.n_dead_tup > 1000
            OR r.done_at < now() - interval '1 hour' AND s.n_dead_tup > 10000 + s.n_live_tup / 5));
-  erasures := EXISTS (SELECT FROM onceward.erasure) OR EXISTS (SELECT FROM onceward.erasure_record);
+  erasures := EXISTS (SELECT FROM onceward.erasure) OR EXISTS (SELECT FROM onceward.erasure_record)
+           OR EXISTS (SELECT FROM onceward.erasure_stop);
   due := onceward.purge_due(grace_ms, audit_ms);
 END $$;
 
@@ -361,6 +394,11 @@ CREATE TABLE onceward.erasure_record (
   account_hash bytea       NOT NULL
 );
 
+-- Stops of an erased account that are open: they need its name, and lose it when they end.
+CREATE TABLE onceward.erasure_stop (
+  id bigint PRIMARY KEY
+);
+
 -- Whose a row of event_late is, as SHA-256: its day may be gone, and with it what else tells.
 ALTER TABLE onceward.event_late ADD COLUMN account_hash bytea;
 CREATE OR REPLACE FUNCTION onceward.late_add(l onceward.event_late) RETURNS boolean LANGUAGE plpgsql
@@ -369,6 +407,9 @@ BEGIN
   l.account_hash := coalesce((SELECT sha256(a.account) FROM onceward.attention AS a WHERE a.op_id = l.op_id),
                              (SELECT o.account_hash FROM onceward.event_late AS o
                               WHERE o.op_id = l.op_id AND o.account_hash IS NOT NULL LIMIT 1));
+  IF l.slot < 0 AND EXISTS (SELECT FROM onceward.op AS o WHERE o.op_id = l.op_id AND o.account = '') THEN
+    l.headers := NULL; l.body := NULL; l.receipt := NULL; l.note := NULL; -- erased: nothing comes back as evidence
+  END IF;
   INSERT INTO onceward.event_late VALUES (l.*) ON CONFLICT (op_id, slot) DO NOTHING;
   RETURN FOUND;
 END $$;
@@ -481,6 +522,14 @@ BEGIN
   RETURN n;
 END $$;
 
+-- Stops that have ended and say of whom they were.
+CREATE FUNCTION onceward.erase_stops() RETURNS void LANGUAGE sql AS $$
+  WITH ended AS (
+    DELETE FROM onceward.erasure_stop AS w USING onceward.stop AS s WHERE s.id = w.id AND s.ended_at IS NOT NULL
+    RETURNING w.id)
+  UPDATE onceward.stop AS s SET account = sha256(s.account), detail = 'erased' FROM ended WHERE s.id = ended.id
+$$;
+
 -- Erases what is kept of an account's records up to now. What cannot be done within two seconds goes
 -- on in the back office, as does what has no end yet. `waiting`: how many records wait for their end,
 -- and one more while the search goes on; 0: all is done. Of a dry run both are counted, and nothing else.
@@ -504,8 +553,9 @@ BEGIN
   END IF;
   INSERT INTO onceward.audit (who, action, about, reason)
   VALUES (erase.who, 'erase', 'account ' || encode(whose, 'hex'), erase.reason);
-  UPDATE onceward.stop AS s SET account = sha256(s.account), detail = 'erased'
-  WHERE s.account = erase.account AND s.ended_at IS NOT NULL;
+  INSERT INTO onceward.erasure_stop SELECT s.id FROM onceward.stop AS s WHERE s.account = erase.account
+  ON CONFLICT DO NOTHING;
+  PERFORM onceward.erase_stops();
   INSERT INTO onceward.erasure_record (op_id, expires_on, account_hash)
   SELECT a.op_id, a.expires_on, whose FROM onceward.attention AS a WHERE a.account = erase.account
   ON CONFLICT (op_id) DO NOTHING;
@@ -542,6 +592,7 @@ BEGIN
     erased := erased + step.erased;
   END LOOP;
   erased := erased + onceward.erase_settled(100);
+  PERFORM onceward.erase_stops();
   more := EXISTS (SELECT FROM onceward.erasure);
   IF NOT more THEN
     PERFORM onceward.retention_leave('erase', token, true);

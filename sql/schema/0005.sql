@@ -43,7 +43,8 @@ BEGIN
     SELECT t.place::integer - 1, taken.op_id, taken.expires_on, taken.key_hash, taken.account, taken.key, taken.generation,
            taken.looks,
            greatest(coalesce(onceward.lease_left(taken.op_id, taken.expires_on), 0),
-                    coalesce((extract(epoch FROM taken.claim_until - now()) * 1000)::bigint, 0), 0::bigint),
+                    coalesce((SELECT (extract(epoch FROM max(l.lease_until) - now()) * 1000)::bigint FROM onceward.event_late AS l
+                              WHERE l.op_id = taken.op_id AND l.slot > 0), 0), 0::bigint),
            (extract(epoch FROM now() - taken.not_found_at) * 1000)::bigint,
            (SELECT s.value FROM onceward.secret AS s WHERE s.name = 'request_id_key')
     FROM taken;

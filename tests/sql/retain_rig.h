@@ -25,7 +25,8 @@ static inline void set_up_one(void)
 {
 	set_up();
 	scratch_do("TRUNCATE onceward.receipt, onceward.audit, onceward.erasure, "
-		   "onceward.erasure_record, onceward.stop, onceward.digest_key");
+		   "onceward.erasure_record, onceward.erasure_stop, onceward.stop, "
+		   "onceward.digest_key");
 	scratch_do(
 		"UPDATE onceward.retention SET owner = 0, leased_until = '-infinity', done_at "
 		"= '-infinity', going = NULL");

@@ -249,6 +249,32 @@ START_TEST(under_the_lease_of_the_attempt_not_found_counts_for_nothing)
 }
 END_TEST
 
+/* An operation that was resent before it was looked up: the attempt that may be running is the last. */
+START_TEST(a_resend_makes_not_found_begin_anew_behind_its_own_lease)
+{
+	unknown(2, "orders");
+	scratch_do("UPDATE onceward.attention SET not_found_at = now() - interval '50 s', "
+		   "owner = 5, lease_until = now()");
+	ck_assert_int_eq(scratch_number("SELECT onceward.claim(op_id, expires_on, 2::int2, "
+					"30000, 9, key_hash, account, operation, key) FROM "
+					"onceward.attention"),
+			 1);
+	ck_assert_int_eq(
+		scratch_number("SELECT onceward.conclude(op_id, expires_on, key_hash, "
+			       "account, operation, key, 2::int2, 0::int2, 3::int2, "
+			       "NULL, NULL, NULL, NULL, 'cut off', 1000, 1000, 9) FROM "
+			       "onceward.attention"),
+		1);
+	scratch_do("SELECT onceward.lookup_return(5, 2, 0, 1::smallint)"); /* began before */
+	ck_assert(row_says(2, "state = 3 AND not_found_at IS NULL"));
+	ck_assert_int_eq(
+		scratch_number("SELECT count(*) FROM onceward.lookup_take(1, 8, "
+			       "ARRAY['orders'::bytea], ARRAY[1000::int8], ARRAY[4]) WHERE "
+			       "lease_left BETWEEN 25000 AND 30000 AND not_found_ms IS NULL"),
+		1);
+}
+END_TEST
+
 START_TEST(a_not_found_that_is_contradicted_begins_anew)
 {
 	struct lookup *lookup = NULL;
@@ -381,6 +407,7 @@ static Suite *suite(void)
 	tcase_add_test(t, an_operation_that_is_looked_up_no_more_ends_what_it_asks);
 	tcase_add_test(t, not_found_twice_behind_the_lease_beside_a_control_releases);
 	tcase_add_test(t, under_the_lease_of_the_attempt_not_found_counts_for_nothing);
+	tcase_add_test(t, a_resend_makes_not_found_begin_anew_behind_its_own_lease);
 	tcase_add_test(t, a_not_found_that_is_contradicted_begins_anew);
 	tcase_add_test(t, a_control_that_fails_holds_the_operation_and_no_other);
 	tcase_add_test(t, a_control_that_gets_no_answer_says_nothing);

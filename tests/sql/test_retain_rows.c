@@ -63,6 +63,43 @@ START_TEST(keys_of_days_that_are_gone_go_as_well)
 }
 END_TEST
 
+/* Reserved two hours ago, unknown since, and the answer came only now (a spool, a process that slept):
+ * whoever asks again must find it, though its tombstone would be over if it counted from the beginning. */
+START_TEST(a_key_that_was_settled_late_stays_for_its_tombstone)
+{
+	completed(ledger, "k", "content", "body");
+	scratch_do("UPDATE onceward.op SET op_id = op_id - (7200000::bigint << 22)");
+	scratch_do("UPDATE onceward.event SET op_id = op_id - (7200000::bigint << 22)");
+	scratch_do("UPDATE onceward.key SET op_id = op_id - (7200000::bigint << 22), "
+		   "keep_until = now() - interval '1 s'");
+	retained();
+	rows_are("key", "true", 1);
+	scratch_do("UPDATE onceward.event SET at = at - interval '2 h'");
+	a_day_later();
+	retained();
+	rows_are("key", "true", 0);
+}
+END_TEST
+
+START_TEST(a_key_that_was_settled_late_outlives_its_day)
+{
+	completed(ledger, "late", "content", "body");
+	completed(ledger, "in time", "content", "body");
+	age("late", 4);
+	age("in time", 4);
+	scratch_do("UPDATE onceward.event SET at = now() - interval '1 h' FROM onceward.op "
+		   "WHERE op.op_id = event.op_id AND op.key = 'late'");
+	scratch_do("UPDATE onceward.key SET keep_until = now() - interval '1 d'");
+	retained();
+	rows_are("op", "true", 0);
+	rows_are("key",
+		 "keep_until BETWEEN now() + interval '70 h' AND now() + interval '72 h'", 1);
+	rows_are("key", "true", 1);
+	gone("late");
+	won(ledger, "in time", "content");
+}
+END_TEST
+
 START_TEST(a_late_result_goes_in_two_steps_and_with_its_record)
 {
 	struct attempt *a = won(ledger, "k", "content");
@@ -250,6 +287,41 @@ START_TEST(what_only_its_late_result_knows_is_erased_too)
 }
 END_TEST
 
+START_TEST(a_stop_of_an_erased_account_loses_its_name_when_it_ends)
+{
+	completed(ledger, "k", "content", "body");
+	scratch_do("SELECT onceward.raise_stop('orders.create', 'alice', 'late_effect', 'd', "
+		   "'g')");
+	ck_assert_int_eq(erase("alice", false, "waiting"), 0);
+	retained();
+	rows_are("stop", "account = 'alice'", 1); /* it still says whose requests wait */
+	scratch_do("SELECT onceward.end_stops('orders.create', 'alice', 'me', 'seen')");
+	retained();
+	rows_are("stop", "account = sha256('alice') AND detail = 'erased'", 1);
+	rows_are("erasure_stop", "true", 0);
+}
+END_TEST
+
+/* From a spool, say. That it came stays, and stops what it has to stop. */
+START_TEST(evidence_that_comes_after_an_erasure_brings_nothing_back)
+{
+	char sql[512];
+
+	completed(ledger, "k", "content", "body");
+	snprintf(sql, sizeof(sql),
+		 "SELECT onceward.conclude(op_id, expires_on, key_hash, 'alice', operation, "
+		 "'k', "
+		 "1::int2, 0::int2, 2::int2, 201::int2, 'Location: /orders/1\r\n', 'late', "
+		 "'/orders/1', 'note', 86400000, 2592000000, 77) FROM onceward.op");
+	ck_assert_int_eq(erase("alice", false, "waiting"), 0);
+	ck_assert_int_eq(scratch_number(sql), 2);
+	rows_are("event_late", "slot = -1 AND kind = 2 AND status = 201", 1);
+	rows_are("event_late",
+		 "headers IS NULL AND body IS NULL AND receipt IS NULL AND note IS NULL", 1);
+	rows_are("attention", "true", 0);
+}
+END_TEST
+
 START_TEST(a_large_erasure_goes_on_in_the_office)
 {
 	scratch_do("INSERT INTO onceward.op SELECT i, " TODAY
@@ -272,6 +344,32 @@ START_TEST(a_large_erasure_goes_on_in_the_office)
 }
 END_TEST
 
+/* --- what fails --- */
+
+START_TEST(a_day_that_cannot_go_holds_up_nothing_else)
+{
+	struct retain *r = NULL;
+
+	orders.retention = 1000;
+	completed(ledger, "k", "content", "body");
+	completed(ledger, "old", "content", "body");
+	age("old", 4);
+	over("k");
+	ck_assert_int_eq(erase("bob", false, "waiting"), 0);
+	scratch_do("INSERT INTO onceward.erasure (account_hash, day) VALUES "
+		   "(sha256('carol'), " TODAY ")");
+	scratch_do("ALTER FUNCTION onceward.close_day RENAME TO hidden");
+	r = retain_begin_at(0);
+	turn_for(8000);
+	scratch_do("ALTER FUNCTION onceward.hidden RENAME TO close_day");
+	rows_are("key", "true", 1);
+	rows_are("erasure", "true", 0);
+	log_says("warning retention: taking a day or a month away");
+	retain_follow(r, &settings);
+	TURN_UNTIL(rows("op", "key = 'old'") == 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("retain_rows");
@@ -282,6 +380,8 @@ static Suite *suite(void)
 	tcase_add_test(t, a_key_behind_its_tombstone_is_new);
 	tcase_add_test(t, keys_that_are_needed_stay_behind_their_tombstone);
 	tcase_add_test(t, keys_of_days_that_are_gone_go_as_well);
+	tcase_add_test(t, a_key_that_was_settled_late_stays_for_its_tombstone);
+	tcase_add_test(t, a_key_that_was_settled_late_outlives_its_day);
 	tcase_add_test(t, a_late_result_goes_in_two_steps_and_with_its_record);
 	tcase_add_test(t, receipts_and_digest_keys_go_when_they_are_over);
 	tcase_add_test(t, many_keys_go_in_bounded_steps);
@@ -289,7 +389,10 @@ static Suite *suite(void)
 	tcase_add_test(t, an_erased_account_gets_410_and_others_their_answers);
 	tcase_add_test(t, what_has_no_end_yet_is_erased_when_it_has_one);
 	tcase_add_test(t, what_only_its_late_result_knows_is_erased_too);
+	tcase_add_test(t, a_stop_of_an_erased_account_loses_its_name_when_it_ends);
+	tcase_add_test(t, evidence_that_comes_after_an_erasure_brings_nothing_back);
 	tcase_add_test(t, a_large_erasure_goes_on_in_the_office);
+	tcase_add_test(t, a_day_that_cannot_go_holds_up_nothing_else);
 	suite_add_tcase(s, t);
 	return s;
 }

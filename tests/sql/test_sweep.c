@@ -7,7 +7,7 @@
 #include "loop.h"
 #include "mem.h"
 #include "metrics.h"
-#include "sweep.h"
+#include "sweep_internal.h"
 
 #include <check.h>
 
@@ -153,6 +153,46 @@ START_TEST(a_lease_that_ran_out_is_listed_and_no_other)
 					"cause = 'lease ran out' AND account = 'a' AND owner "
 					"IS NULL AND lease_until IS NULL"),
 			 2);
+	sweep_free(sweep);
+}
+END_TEST
+
+static int64_t op_id_of(int number)
+{
+	char sql[96];
+
+	snprintf(sql, sizeof(sql), "SELECT op_id FROM onceward.op WHERE key = '%d'", number);
+	return scratch_number(sql);
+}
+
+/* A round looks at what has come since the one before, though an attempt may run for an hour. */
+static void rounds_begin_behind(struct sweep *sweep, int number)
+{
+	int64_t op_id = op_id_of(number), until = loop_clock_us() + 8000000;
+
+	while (!sweep->busy || sweep->job != JOB_ROUND || sweep->from <= op_id) {
+		ck_assert_msg(loop_clock_us() < until, "every round begins with %d", number);
+		loop_wait(loop, 20);
+	}
+}
+
+START_TEST(one_that_runs_for_long_is_not_looked_at_in_every_round)
+{
+	struct sweep *sweep = NULL;
+
+	attempt(1, 60000, 3600000, 1, "orders");
+	attempt(2, 50000, 6000, 1, "orders");
+	sweep = sweep_new(loop, NULL, &settings);
+	rounds_begin_behind(sweep, 2);
+	turn_until(2, true, 6000 + LATEST_MS); /* its lease has ended */
+	rounds_begin_behind(sweep, 2);
+	attempt(3, 2000, 3000, 1, "orders"); /* and one that has come since */
+	turn_until(3, true, 3000 + LATEST_MS);
+	ck_assert(!listed(1));
+	scratch_do("UPDATE onceward.op SET lease_until = now() WHERE key = '1'");
+	sweep_free(sweep);
+	sweep = sweep_new(loop, NULL, &settings);
+	turn_until(1, true, LATEST_MS);
 	sweep_free(sweep);
 }
 END_TEST
@@ -340,6 +380,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, a_lease_that_ran_out_is_listed_and_no_other);
+	tcase_add_test(t, one_that_runs_for_long_is_not_looked_at_in_every_round);
 	tcase_add_test(t, two_that_sweep_count_a_record_once);
 	tcase_add_test(t, what_ran_out_while_nobody_swept_is_listed);
 	tcase_add_test(t, a_resend_whose_lease_ran_out_is_unknown_again);
