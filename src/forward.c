@@ -311,6 +311,8 @@ struct http_answer forward_answer(const struct upstream_call *call)
 	const struct http_answer *from = &call->answer;
 	struct http_answer out = { .status = from->status, .body = from->body };
 
+	if (from->status == 205) /* it tells the client to reset a form, and has no body */
+		out.body = (struct span){ "", 0 };
 	out.fields.at = arena_alloc(call->arena, sizeof(struct http_field) *
 							 (from->fields.n + FIELDS_ADDED));
 	for (size_t i = 0; i < from->fields.n; i++) {

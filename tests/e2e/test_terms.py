@@ -171,3 +171,12 @@ def test_a_routes_own_fields_and_the_encoding_are_kept(t):
         assert response.field("X-Order-Version") == "7" and response.body == b"\x1f\x8bxyz"
         assert response.field("Content-Encoding") == "gzip"
     assert upstream.of(key)[0].all("Accept-Encoding") == ["identity"]
+
+
+def test_a_205_has_no_body_first_and_later(t):
+    upstream, gateway = t.both()
+    key = t.key()
+    upstream.on(key, answer(205, b"a body that has no place here"))
+    first, again = gateway.post(key), gateway.post(key)
+    assert (first.status, first.body) == (205, b"") == (again.status, again.body), (first, again)
+    assert again.replayed and upstream.count(key) == 1
