@@ -6,12 +6,11 @@ Each function of CHECKS is a promise, and yields what breaks it: (name of the ke
 import collections
 import json
 
-from history import CLAIM, COMPLETED, ELSEWHERE, RELEASED, History, moment
+from history import CLAIM, COMPLETED, ELSEWHERE, GONE, RELEASED, History, moment
 
 STORE = set(range(200, 300)) | {301, 302, 303, 402, 409, 410, 422}
 RESEND_STORE = set(range(200, 300)) | {402}
 MISMATCH = "idempotency_payload_mismatch"
-GONE = "idempotency_result_not_retained"
 EXPECTED = ELSEWHERE | {MISMATCH, GONE, "idempotency_in_progress", "idempotency_result_unknown",
                         "upstream_unreachable"}
 NEVER_AGAIN = {"/hold", "/deliver", "/stream"}  # routes that send once whatever happens

@@ -34,7 +34,8 @@ class Story:
     STREAMED, ERASED = ("/stream", "ann", "key-6"), ("/hold", "eve", "key-7")
 
     def __init__(self):
-        self.lines, self.asks, self.final, self.records, self.more = [], [], {}, [], {"stops": [], "said": []}
+        self.lines, self.asks, self.final, self.records = [], [], {}, []
+        self.more = {"stops": [], "said": []}
         self.clock = 0.0
         self.row(1, self.NAME, [(1, 2, 201, json.dumps({"arrival": 1}))])
         body = self.arrives(1, self.NAME, 201)
@@ -71,7 +72,8 @@ class Story:
 
     def resolved(self):
         """Olga has seen that it was done, and says so; Pete is too late."""
-        self.row(6, self.RESOLVED, [(1, 3, None, None), (2, 2, 201, '{"by":"olga"}')], source=2, note="olga-1")
+        self.row(6, self.RESOLVED, [(1, 3, None, None), (2, 2, 201, '{"by":"olga"}')],
+                 source=2, note="olga-1")
         self.arrives(6, self.RESOLVED, None)
         self.hears(self.RESOLVED, 502, '{"may_have_executed": true}', "req_6", UNKNOWN)
         for who, told in (("olga", "done"), ("pete", "refused")):
@@ -122,7 +124,8 @@ class Story:
                                "how": "whole", "kept": [["X-Arrival", str(n)]], "body": body})
         return body
 
-    def hears(self, name, status, body, request_id, code=None, replayed=False, content=CONTENTS[0], resolved=None):
+    def hears(self, name, status, body, request_id, code=None, replayed=False, content=CONTENTS[0],
+              resolved=None):
         ask = Ask(*name, content, "gateway")
         ask.began, ask.ended = self.tick(), self.tick()
         ask.status, ask.body, ask.request_id, ask.code = status, body, request_id, code
@@ -138,7 +141,8 @@ class Story:
         at = day(self.clock)
         self.records.append({
             "op": {"op_id": op_id, "operation": f"torture.{name[0][1:]}", "account": name[1],
-                   "key": name[2], "lease_left": lease_left, "created_at": at, "lease_until": day(self.clock + 2.5)},
+                   "key": name[2], "lease_left": lease_left, "created_at": at,
+                   "lease_until": day(self.clock + 2.5)},
             "events": {slot: {"slot": slot, "kind": kind, "status": status, "body": body,
                               "at": at, "lease_left": lease_left}
                        for slot, kind, status, body in events},

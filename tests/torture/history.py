@@ -12,6 +12,7 @@ RELEASE = {307, 308, 400, 401, 403, 404, 405, 407, 411, 412, 413, 414, 415, 417,
            428, 429, 431}
 # Answers that say nothing of the record: the request did not get as far.
 ELSEWHERE = {"ledger_unavailable", "overloaded"}
+GONE = "idempotency_result_not_retained"
 CLAIM, COMPLETED, UNKNOWN, RELEASED = 1, 2, 3, 4
 
 
