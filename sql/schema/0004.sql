@@ -368,8 +368,9 @@ BEGIN
     UNION SELECT s.operation FROM onceward.stop AS s WHERE s.ended_at IS NULL)
   SELECT n.operation, encode(i.identity, 'hex'), json_build_object(
     'since', onceward.utc(i.since),
-    'stopped', (SELECT string_agg(DISTINCT s.reason, ' ' ORDER BY s.reason) FROM onceward.stop AS s
-                WHERE s.ended_at IS NULL AND s.op_id IS NULL AND (s.operation IS NULL OR s.operation = n.operation)),
+    'stopped', (SELECT string_agg(DISTINCT w.word, ' ' ORDER BY w.word)
+                FROM (SELECT s.reason || CASE WHEN s.account IS NULL THEN '' ELSE ' (accounts)' END AS word FROM onceward.stop AS s
+                      WHERE s.ended_at IS NULL AND s.op_id IS NULL AND (s.operation IS NULL OR s.operation = n.operation)) AS w),
     'unknown', (SELECT count(*) FROM (SELECT FROM onceward.attention AS a WHERE a.operation = convert_to(n.operation, 'UTF8') LIMIT 100000) AS few),
     'oldest_unknown_seconds', (SELECT extract(epoch FROM now() - a.created_at)::bigint FROM onceward.attention AS a
                                WHERE a.operation = convert_to(n.operation, 'UTF8') ORDER BY a.created_at LIMIT 1),

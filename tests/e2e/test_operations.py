@@ -56,6 +56,7 @@ def test_a_stop_over_http_may_be_for_one_account(t):
     operations = ask(gateway, "GET", "/v1/operations", who="vera").json()["operations"]
     one = [o for o in operations if o["operation"] == "orders.create"][0]
     assert one["identity"] == "the same" and one["stops"][0]["scope"] == "one account"
+    assert one["stopped"] == "operator (accounts)", "and not the whole operation"
     assert "mallory" not in json.dumps(operations)
     response = ask(gateway, "POST", "/v1/operations/orders.create/resume", {"reason": "no", "account": "mallory"})
     assert response.json()["result"] == "resumed", response
