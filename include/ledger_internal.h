@@ -50,6 +50,7 @@ struct history {
 	struct acknowledged {
 		int64_t op_id;
 		int32_t day;
+		unsigned char key_hash[16];
 		bool ended; /* its end was confirmed too */
 	} last[LEDGER_HISTORY];
 	size_t n, at;   /* at: the oldest, where it is full */

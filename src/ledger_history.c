@@ -38,6 +38,7 @@ static struct acknowledged *find_or_add(struct history *history,
 	if (history->n < LEDGER_HISTORY)
 		history->n++;
 	*one = (struct acknowledged){ .op_id = entry->op_id, .day = entry->day };
+	memcpy(one->key_hash, entry->key_hash, sizeof(one->key_hash));
 	return one;
 }
 
@@ -129,6 +130,9 @@ static void send_read(struct ledger *ledger, struct pg *pg)
 	pg_array(p, PG_DATE, history->n);
 	for (size_t i = 0; i < history->n; i++)
 		pg_add_int(p, PG_DATE, history->last[i].day);
+	pg_array(p, PG_UUID, history->n);
+	for (size_t i = 0; i < history->n; i++)
+		pg_add_bytes(p, (struct span){ (const char *)history->last[i].key_hash, 16 });
 	pg_array(p, PG_INT2, history->n);
 	for (size_t i = 0; i < history->n; i++)
 		pg_add_int(p, PG_INT2, history->last[i].ended);

@@ -176,6 +176,24 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Of records that a gateway was told are durable: those that are not there. One whose end was confirmed has
+-- an event; another one has its key, or an end. Looked up by primary keys alone: `op` has none, and its
+-- newest pages are read whole. Days that are over may have been dropped.
+CREATE FUNCTION onceward.history_missing(op_ids bigint[], days date[], hashes uuid[], ended smallint[])
+RETURNS TABLE (op_id bigint, day date, reserved boolean) LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+DECLARE
+  t record;
+BEGIN
+  FOR t IN SELECT u.* FROM unnest(op_ids, days, hashes, ended) AS u(op_id, day, key_hash, ended)
+           WHERE u.day >= (now() AT TIME ZONE 'UTC')::date ORDER BY u.op_id LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM onceward.event AS e WHERE e.op_id = t.op_id AND e.slot = 1 AND e.expires_on = t.day);
+    CONTINUE WHEN EXISTS (SELECT FROM onceward.event_late AS l WHERE l.op_id = t.op_id AND l.slot > 0);
+    CONTINUE WHEN t.ended = 0 AND EXISTS (SELECT FROM onceward.key AS k WHERE k.key_hash = t.key_hash AND k.op_id = t.op_id);
+    op_id := t.op_id; day := t.day; reserved := t.ended = 0;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
 -- A plan that cannot do without what enable_seqscan forbids has a cost that makes PostgreSQL compile it,
 -- which takes longer than it runs. So nothing that goes along indexes by force is compiled.
 DO $$
