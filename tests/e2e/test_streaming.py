@@ -28,8 +28,12 @@ def sized(body, status=201, missing=0):
 def ask(gateway, key, version=b"1.1", kernel=None):
     """A connection that has asked. `kernel`: how much of the answer is taken without being read."""
     connection = Connection(gateway.port)
-    if kernel:
+    if kernel:  # before it connects: a window that is made smaller later drops what is on its way
+        connection.socket.close()
+        connection.socket = socket.socket()
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kernel)
+        connection.socket.settimeout(30)
+        connection.socket.connect(("127.0.0.1", gateway.port))
     text = request_bytes("POST", "/v1/orders", [("Content-Type", "application/json"),
                                                  ("Idempotency-Key", key)], b"{}")
     connection.send(text.replace(b"HTTP/1.1", b"HTTP/" + version, 1))
