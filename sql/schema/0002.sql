@@ -593,62 +593,60 @@ BEGIN
 END $$;
 
 -- How these attempts ended, and what became of their records since; all of one day, see version 1. Of a
--- record whose first attempt has a result only that row is looked at. kind is that of the highest slot;
--- NULL: no end is written. lease_left is that of the first attempt (where it is asked for) or of the
--- resend under way; tried_ms how long ago the last resend began. A record that nothing but its key
--- knows any more was completed, and its response is gone.
+-- record whose first attempt has a result, nearly all that are asked for, only that row is looked at. kind
+-- is that of the highest slot; NULL: no end is written. lease_left is that of the first attempt (where it
+-- is asked for) or of the resend under way; tried_ms how long ago the last resend began. A record that
+-- nothing but its key knows any more was completed, and its response is gone.
 DROP FUNCTION onceward.read_records(bigint[], smallint[], date);
 CREATE FUNCTION onceward.read_records(op_ids bigint[], look_at_leases smallint[], day date)
 RETURNS TABLE (place bigint, kind smallint, status smallint, headers bytea, body bytea, hash bytea,
                writer bigint, at bigint, lease_left bigint, left_out boolean,
                slot smallint, source smallint, generation smallint, tried_ms bigint, expires bigint, expired boolean)
 LANGUAGE plpgsql STABLE ROWS 100 SET enable_seqscan = off AS $$
+DECLARE
+  f      record;
+  l      onceward.event_late;
+  so_far bigint := 0;
 BEGIN
-  RETURN QUERY
-  WITH first AS (
-    SELECT t.place, t.op_id, t.look, e.*
+  FOR f IN
+    SELECT t.op_id, t.look, t.place, e.kind, e.status, e.headers, e.body, e.hash, e.writer, e.at
     FROM unnest(op_ids, look_at_leases) WITH ORDINALITY AS t(op_id, look, place)
     LEFT JOIN LATERAL (
-      SELECT event.kind, event.status, event.headers, event.body, event.hash, event.writer, event.at
-      FROM onceward.event
+      SELECT * FROM onceward.event
       WHERE event.op_id = t.op_id AND event.slot = 1 AND event.expires_on = read_records.day
-      OFFSET 0) AS e ON true),
-  found AS (
-    SELECT f.place, f.op_id, f.look, coalesce(l.slot, 1::smallint) AS slot, l.source, l.lease_until, l.expires_at,
-           CASE WHEN l.slot IS NULL THEN f.kind ELSE l.kind END AS kind,
-           CASE WHEN l.slot IS NULL THEN f.status ELSE l.status END AS status,
-           CASE WHEN l.slot IS NULL THEN f.headers ELSE l.headers END AS headers,
-           CASE WHEN l.slot IS NULL THEN f.body ELSE l.body END AS body,
-           CASE WHEN l.slot IS NULL THEN f.hash ELSE l.hash END AS hash,
-           CASE WHEN l.slot IS NULL THEN f.writer ELSE l.writer END AS writer,
-           CASE WHEN l.slot IS NULL THEN f.at ELSE l.at END AS at,
-           l.slot IS NOT NULL AS late
-    FROM first AS f
-    LEFT JOIN LATERAL (
-      SELECT event_late.* FROM onceward.event_late
-      WHERE (f.kind IS NULL OR f.kind = 3) AND event_late.op_id = f.op_id AND event_late.slot > 0
-      ORDER BY event_late.slot DESC LIMIT 1) AS l ON true),
-  weighed AS (
-    SELECT f.*, sum(octet_length(f.body)) OVER (ORDER BY f.place) AS so_far,
-           CASE WHEN f.kind IS NULL AND f.look = 1 THEN onceward.lease_left(f.op_id, read_records.day)
-                WHEN f.kind = 1 THEN (extract(epoch FROM f.lease_until - now()) * 1000)::bigint END AS lease_left
-    FROM found AS f)
-  SELECT w.place,
-         CASE WHEN w.kind IS NULL AND w.look = 1 AND w.lease_left IS NULL
-                   AND read_records.day <= (now() AT TIME ZONE 'UTC')::date
-                   AND NOT EXISTS (SELECT FROM onceward.attention AS a WHERE a.op_id = w.op_id)
-              THEN 2::smallint ELSE w.kind END,
-         w.status, w.headers, CASE WHEN w.so_far <= 8388608 OR w.place = 1 THEN w.body END,
-         w.hash, w.writer, extract(epoch FROM w.at)::bigint, w.lease_left,
-         w.body IS NOT NULL AND w.so_far > 8388608 AND w.place > 1,
-         w.slot, coalesce(w.source, 0::smallint),
-         CASE WHEN w.late THEN (SELECT count(*) + 1 FROM onceward.event_late AS c
-                                WHERE c.op_id = w.op_id AND c.slot > 0 AND c.kind = 1)::smallint ELSE 1::smallint END,
-         CASE WHEN w.late THEN (SELECT (extract(epoch FROM now() - max(c.at)) * 1000)::bigint FROM onceward.event_late AS c
-                                WHERE c.op_id = w.op_id AND c.slot > 0 AND c.kind = 1) END,
-         CASE WHEN w.late AND w.kind = 2 THEN extract(epoch FROM w.expires_at)::bigint END,
-         w.late AND w.kind = 2 AND w.expires_at <= now()
-  FROM weighed AS w;
+      OFFSET 0) AS e ON true
+  LOOP
+    place := f.place; kind := f.kind; status := f.status; headers := f.headers; body := f.body; hash := f.hash;
+    writer := f.writer; at := extract(epoch FROM f.at)::bigint;
+    lease_left := NULL; slot := 1; source := 0; generation := 1; tried_ms := NULL; expires := NULL; expired := false;
+    IF f.kind IS NULL OR f.kind = 3 THEN
+      SELECT * INTO l FROM onceward.event_late AS e
+      WHERE e.op_id = f.op_id AND e.slot > 0 ORDER BY e.slot DESC LIMIT 1;
+      IF FOUND THEN
+        kind := l.kind; status := l.status; headers := l.headers; body := l.body; hash := l.hash; writer := l.writer;
+        at := extract(epoch FROM l.at)::bigint; slot := l.slot; source := l.source;
+        SELECT count(*) + 1, (extract(epoch FROM now() - max(c.at)) * 1000)::bigint INTO generation, tried_ms
+        FROM onceward.event_late AS c WHERE c.op_id = f.op_id AND c.slot > 0 AND c.kind = 1;
+        IF l.kind = 1 THEN
+          lease_left := (extract(epoch FROM l.lease_until - now()) * 1000)::bigint;
+        ELSIF l.kind = 2 THEN
+          expires := extract(epoch FROM l.expires_at)::bigint; expired := l.expires_at <= now();
+        END IF;
+      ELSIF f.kind IS NULL AND f.look = 1 THEN
+        lease_left := onceward.lease_left(f.op_id, read_records.day);
+        IF lease_left IS NULL AND read_records.day <= (now() AT TIME ZONE 'UTC')::date
+           AND NOT EXISTS (SELECT FROM onceward.attention AS a WHERE a.op_id = f.op_id) THEN
+          kind := 2;
+        END IF;
+      END IF;
+    END IF;
+    so_far := so_far + coalesce(octet_length(body), 0);
+    left_out := body IS NOT NULL AND so_far > 8388608 AND place > 1;
+    IF left_out THEN
+      body := NULL;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
 END $$;
 
 -- As in version 1, and what others than the attempt have released.

@@ -261,11 +261,11 @@ END_TEST
 /* The function itself, with a fault for the record of one key. */
 static const char unreadable[] =
 	"CREATE TABLE readable AS SELECT pg_get_functiondef('onceward.read_records'::regproc) "
-	"AS it; DO $$ BEGIN EXECUTE replace((SELECT it FROM readable), 'RETURN QUERY', "
+	"AS it; DO $$ BEGIN EXECUTE replace((SELECT it FROM readable), 'FOR f IN', "
 	"'IF (SELECT op_id FROM onceward.key WHERE keep_until > now() + interval ''31 days'') "
 	"= "
 	"ANY (op_ids) THEN RAISE EXCEPTION ''bad page'' USING ERRCODE = ''XX001''; END IF; "
-	"RETURN QUERY'); END $$";
+	"FOR f IN'); END $$";
 
 static const char readable[] =
 	"DO $$ BEGIN EXECUTE (SELECT it FROM readable); END $$; DROP TABLE readable";
