@@ -39,5 +39,3 @@ struct leaf_differences leaves_differ(const struct leaves *first, const struct l
 /* The canonical bytes as people read them: lines, each with an end. */
 void leaves_show(const struct canonicaliser *kind, const struct leaves *leaves,
 		 struct span canonical, struct buf *out);
-/* Escaped, so that a terminal takes no harm. */
-void leaves_put_escaped(struct buf *out, struct span text, bool quoted);

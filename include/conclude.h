@@ -18,8 +18,8 @@ struct conclusion {
 	enum event_kind kind;
 	/* COMPLETED */
 	unsigned status;
-	struct http_fields fields; /* names are tokens, values are field values */
-	struct span body, receipt; /* a receipt of length 0: none */
+	struct span fields, body,
+		receipt; /* fields: field_lines.h; a receipt of length 0: none */
 	const char *note;
 	int64_t writer; /* whose row it is: after a lost reply it is known again */
 };

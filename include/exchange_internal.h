@@ -21,6 +21,10 @@ struct exchange {
 /* exchange.c: what the ledger found decides. */
 void exchange_rule(struct exchange *x);
 void exchange_refuse(struct exchange *x, enum problem problem, const char *detail);
+/* Where the route and the limit allow it: from now on it waits, until `done` (which ends it). */
+bool exchange_begin_wait(struct exchange *x,
+			 void (*done)(struct ledger_entry *entry)) MUST_CHECK;
+void exchange_end_wait(struct exchange *x);
 void exchange_replayed(struct exchange *x); /* the stored answer goes out */
 void exchange_answer(struct exchange *x, unsigned verdict, struct http_answer *with);
 /* exchange_settle.c: the forward has ended. Settles, then answers. */

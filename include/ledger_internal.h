@@ -305,8 +305,7 @@ int64_t op_id_ms(int64_t op_id); /* since 1970 */
 void row_key_hash(struct ledger *ledger, struct ledger_entry *entry);
 void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
 		    char out[LEDGER_REQUEST_ID_BYTES]);
-struct span row_fields(struct arena *arena, const struct http_fields *fields);
-bool row_parse_fields(struct arena *arena, struct span text, struct http_fields *fields);
+enum event_kind row_kind(enum ledger_outcome outcome);
 /* Over `answer` with its fields as they stand in the row. */
 void row_hash(struct ledger *ledger, const struct ledger_entry *entry, int64_t op_id,
 	      const struct row *row, unsigned char out[32]);

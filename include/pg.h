@@ -51,6 +51,7 @@ void pg_add_int(struct pg_params *params, enum pg_type type,
 void pg_add_bytes(struct pg_params *params,
 		  struct span bytes); /* BYTEA, UUID (16 bytes), TEXT */
 void pg_add_null(struct pg_params *params);
+void pg_add_if(struct pg_params *params, bool there, struct span bytes); /* else NULL */
 
 /* Results, in binary. */
 struct pg_rows;

@@ -11,7 +11,7 @@
  */
 #include "admin_internal.h"
 
-#include "escape.h"
+#include "escaped.h"
 
 #include <assert.h>
 #include <time.h>
@@ -98,22 +98,12 @@ static struct http_answer healthz(struct asked *asked)
 	return answer(asked, 200, SPAN("application/json"), SPAN("{\"status\":\"ok\"}\n"));
 }
 
-static void put_string(struct buf *out, struct span text)
-{
-	char piece[ESCAPE_MAX];
-
-	buf_byte(out, '"');
-	while (text.len > 0)
-		buf_append(out, piece, escape_next(&text, true, piece));
-	buf_byte(out, '"');
-}
-
 static void put_check(struct buf *out, const struct admin_check *check)
 {
 	buf_byte(out, ',');
-	put_string(out, span_of(check->name));
+	escaped_string(out, span_of(check->name));
 	buf_format(out, ":{\"ok\":%s,\"detail\":", check->ok ? "true" : "false");
-	put_string(out, span_of(check->detail));
+	escaped_string(out, span_of(check->detail));
 	buf_byte(out, '}');
 }
 

@@ -82,12 +82,8 @@ static void late(struct loop_timer *timer)
 static void send_call(struct admin_ledger *ledger, const struct records_call *call)
 {
 	pg_params_clear(&ledger->params);
-	for (unsigned i = 0; i < call->n; i++) {
-		if (call->param[i].at)
-			pg_add_bytes(&ledger->params, call->param[i]);
-		else
-			pg_add_null(&ledger->params);
-	}
+	for (unsigned i = 0; i < call->n; i++)
+		pg_add_if(&ledger->params, call->param[i].at, call->param[i]);
 	pg_send(ledger->pg, call->query, &ledger->params);
 }
 

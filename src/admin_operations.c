@@ -95,7 +95,14 @@ static struct operating *read(const struct asked *asked, struct actor *actor,
 	return o;
 }
 
-struct http_answer admin_operations_stop(struct asked *asked)
+/* What is told where it is done, and where there was nothing to do. */
+struct stopping {
+	const char *done, *not_done;
+	void (*call)(struct arena *arena, struct span operation, struct span account,
+		     const struct actor *actor, struct records_call *call);
+};
+
+static struct http_answer change(struct asked *asked, const struct stopping *how)
 {
 	struct http_answer refusal;
 	struct actor actor;
@@ -104,25 +111,21 @@ struct http_answer admin_operations_stop(struct asked *asked)
 
 	if (!o)
 		return refusal;
-	o->done = "stopped";
-	o->not_done = "was stopped";
-	records_stop(asked->arena, asked->part, account, &actor, &o->task.calls[0]);
+	o->done = how->done;
+	o->not_done = how->not_done;
+	how->call(asked->arena, asked->part, account, &actor, &o->task.calls[0]);
 	return admin_ask(asked, &o->task);
+}
+
+struct http_answer admin_operations_stop(struct asked *asked)
+{
+	return change(asked, &(struct stopping){ "stopped", "was stopped", records_stop });
 }
 
 struct http_answer admin_operations_resume(struct asked *asked)
 {
-	struct http_answer refusal;
-	struct actor actor;
-	struct span account;
-	struct operating *o = read(asked, &actor, &account, &refusal);
-
-	if (!o)
-		return refusal;
-	o->done = "resumed";
-	o->not_done = "was not stopped";
-	records_resume(asked->arena, asked->part, account, &actor, &o->task.calls[0]);
-	return admin_ask(asked, &o->task);
+	return change(asked,
+		      &(struct stopping){ "resumed", "was not stopped", records_resume });
 }
 
 struct http_answer admin_operations_adopt(struct asked *asked)

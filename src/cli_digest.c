@@ -9,6 +9,7 @@
 #include "cli_internal.h"
 
 #include "cli_leaves.h"
+#include "escaped.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -203,7 +204,7 @@ static struct span clean(const struct comparison *c, struct span text)
 	struct span kept = { NULL, 0 };
 
 	buf_init(&out, SIZE_MAX);
-	leaves_put_escaped(&out, text, false);
+	escaped_put(&out, text, false);
 	kept = arena_copy(c->arena, buf_view(&out));
 	buf_fini(&out);
 	return kept;

@@ -6,7 +6,7 @@
  */
 #include "cli_leaves_internal.h"
 
-#include "escape.h"
+#include "escaped.h"
 
 #include <stdlib.h>
 
@@ -23,16 +23,6 @@ void leaves_add(struct leaves *leaves, struct span label, struct span value)
 	}
 	leaves->at[leaves->n] = (struct leaf){ label, value, leaves->n };
 	leaves->n++;
-}
-
-/* Escaped, so that a terminal takes no harm. */
-void leaves_put_escaped(struct buf *out, struct span text, bool quoted)
-{
-	while (text.len) {
-		char escaped[ESCAPE_MAX];
-
-		buf_append(out, escaped, escape_next(&text, quoted, escaped));
-	}
 }
 
 /* `~` and `/` are escaped; what stands in the name else stays. */
@@ -176,9 +166,9 @@ void leaves_show(const struct canonicaliser *kind, const struct leaves *leaves,
 		return;
 	}
 	for (size_t i = 0; i < leaves->n; i++) {
-		leaves_put_escaped(out, leaves->at[i].label, false);
+		escaped_put(out, leaves->at[i].label, false);
 		buf_text(out, leaves->at[i].label.len ? " = " : "");
-		leaves_put_escaped(out, leaves->at[i].value, false);
+		escaped_put(out, leaves->at[i].value, false);
 		buf_byte(out, '\n');
 	}
 	if (leaves->n == 0)

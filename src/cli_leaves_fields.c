@@ -5,6 +5,7 @@
 #include "cli_leaves_internal.h"
 
 #include "digest.h"
+#include "escaped.h"
 
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ static struct span quoted(struct leaves *leaves, struct span text)
 
 	buf_init(&out, SIZE_MAX);
 	buf_byte(&out, '"');
-	leaves_put_escaped(&out, text, true);
+	escaped_put(&out, text, true);
 	buf_byte(&out, '"');
 	made = arena_copy(leaves->arena, buf_view(&out));
 	buf_fini(&out);

@@ -4,6 +4,8 @@
  */
 #include "cli_leaves_internal.h"
 
+#include "escaped.h"
+
 #include <stdlib.h>
 
 #define LABEL_MAX  ((size_t)1024) /* bytes; each leaf has its own */
@@ -162,7 +164,7 @@ void leaves_show_json(const struct leaves *leaves, struct span canonical, struct
 		if (is_mark(at))
 			show_mark(out, *at, &depth);
 		else
-			leaves_put_escaped(out, plain_number(leaves->arena, scalar), false);
+			escaped_put(out, plain_number(leaves->arena, scalar), false);
 		at = end;
 	}
 	buf_byte(out, '\n');

@@ -17,30 +17,12 @@ static void add_whose(struct pg_params *params, const struct conclusion *as)
 	pg_add_int(params, PG_INT2, as->kind);
 }
 
-static void add_fields(struct pg_params *params, const struct http_fields *fields)
-{
-	struct buf lines;
-
-	buf_init(&lines, (size_t)4 * HTTP_HEAD_MAX);
-	for (size_t i = 0; i < fields->n; i++) {
-		buf_span(&lines, fields->at[i].name);
-		buf_text(&lines, ": ");
-		buf_span(&lines, fields->at[i].value);
-		buf_text(&lines, "\r\n");
-	}
-	pg_add_bytes(params, lines.full ? SPAN("") : buf_view(&lines));
-	buf_fini(&lines);
-}
-
 static void add_result(struct pg_params *params, const struct conclusion *as)
 {
 	pg_add_int(params, PG_INT2, as->status);
-	add_fields(params, &as->fields);
+	pg_add_bytes(params, as->fields);
 	pg_add_bytes(params, as->body.len ? as->body : SPAN(""));
-	if (as->receipt.len)
-		pg_add_bytes(params, as->receipt);
-	else
-		pg_add_null(params);
+	pg_add_if(params, as->receipt.len > 0, as->receipt);
 }
 
 void conclude_send(struct pg *pg, struct pg_params *params, const struct conclusion *as)

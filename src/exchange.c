@@ -262,28 +262,40 @@ static void reserved(struct ledger_entry *entry)
 	exchange_rule(x);
 }
 
-/* An attempt of this key is under way: wait for it. Never sends anything. Ends in waited(). */
-static void wait(struct exchange *x)
+bool exchange_begin_wait(struct exchange *x, void (*done)(struct ledger_entry *entry))
 {
 	struct services *services = services_of(x);
 
-	x->recovering = true;
-	if (x->idempotency->wait == 0 || services->waiters >= services->waiters_max) {
-		exchange_refuse(x, PROBLEM_IN_PROGRESS, NULL);
-		return;
-	}
+	if (x->idempotency->wait == 0 || services->waiters >= services->waiters_max)
+		return false;
 	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)++services->waiters);
-	x->entry.done = waited;
-	ledger_wait(services->ledger, &x->entry, x->idempotency->wait);
+	x->entry.done = done;
+	return true;
+}
+
+void exchange_end_wait(struct exchange *x)
+{
+	struct services *services = services_of(x);
+
+	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)--services->waiters);
+	x->served.reserve_us += x->entry.took_us;
+}
+
+/* An attempt of this key is under way: wait for it. Never sends anything. Ends in waited(). */
+static void wait(struct exchange *x)
+{
+	x->recovering = true;
+	if (!exchange_begin_wait(x, waited))
+		exchange_refuse(x, PROBLEM_IN_PROGRESS, NULL);
+	else
+		ledger_wait(services_of(x)->ledger, &x->entry, x->idempotency->wait);
 }
 
 static void waited(struct ledger_entry *entry)
 {
 	struct exchange *x = of_entry(entry);
-	struct services *services = services_of(x);
 
-	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)--services->waiters);
-	x->served.reserve_us += entry->took_us;
+	exchange_end_wait(x);
 	assert(entry->found != LEDGER_WON);
 	if (entry->found == LEDGER_IN_FLIGHT)
 		exchange_refuse(x, PROBLEM_IN_PROGRESS, NULL);

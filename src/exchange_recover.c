@@ -21,24 +21,18 @@ static void recovered(struct ledger_entry *entry)
 static void looked_up(struct ledger_entry *entry)
 {
 	struct exchange *x = container_of(entry, struct exchange, entry);
-	struct services *services = x->served.services;
 
-	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)--services->waiters);
-	recovered(entry);
+	exchange_end_wait(x);
+	exchange_rule(x);
 }
 
 /* The look-up itself is the back office's; here it is only waited for. */
 static void look_up(struct exchange *x)
 {
-	struct services *services = x->served.services;
-
-	if (x->idempotency->wait == 0 || services->waiters >= services->waiters_max) {
+	if (!exchange_begin_wait(x, looked_up))
 		exchange_refuse(x, PROBLEM_RESULT_UNKNOWN, NULL);
-		return;
-	}
-	metrics_set(services->metrics, METRIC_waiters, 0, (int64_t)++services->waiters);
-	x->entry.done = looked_up;
-	ledger_look_up(services->ledger, &x->entry, x->idempotency->wait);
+	else
+		ledger_look_up(x->served.services->ledger, &x->entry, x->idempotency->wait);
 }
 
 void exchange_recover(struct exchange *x)

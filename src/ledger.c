@@ -10,6 +10,7 @@
  */
 #include "ledger_internal.h"
 
+#include "field_lines.h"
 #include "log.h"
 
 #include <assert.h>
@@ -111,7 +112,7 @@ void entry_fenced(struct ledger *ledger, struct ledger_entry *entry)
 static void settle(struct ledger *ledger, struct ledger_entry *entry)
 {
 	if (entry->outcome == LEDGER_COMPLETE)
-		entry->fields = row_fields(entry->arena, &entry->result.fields);
+		entry->fields = field_lines(entry->arena, &entry->result.fields);
 	if (entry->generation > 1) {
 		entry_queue(ledger, entry, &ledger->to_late, ENTRY_TO_CONCLUDE);
 		return;

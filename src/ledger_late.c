@@ -196,33 +196,22 @@ static void send_claim(struct ledger *ledger, struct pg *pg, const struct ledger
 	pg_send(pg, QUERY_late_claim, p);
 }
 
-static void add_or_null(struct pg_params *params, bool there, struct span bytes)
-{
-	if (there)
-		pg_add_bytes(params, bytes);
-	else
-		pg_add_null(params);
-}
-
 /* The end itself: its kind, and what there is of an answer. */
 static void add_end(struct pg_params *p, const struct ledger_entry *entry)
 {
-	static const int kinds[] = { [LEDGER_COMPLETE] = EVENT_COMPLETED,
-				     [LEDGER_MARK_UNKNOWN] = EVENT_UNKNOWN,
-				     [LEDGER_RELEASE] = EVENT_RELEASED };
 	bool clear = clears(entry);
 	bool whole = !clear && entry->outcome == LEDGER_COMPLETE;
 	struct span cause = span_of(clear ? "its lease ran out" : entry->cause);
 
-	pg_add_int(p, PG_INT2, clear ? EVENT_RELEASED : kinds[entry->outcome]);
+	pg_add_int(p, PG_INT2, clear ? EVENT_RELEASED : row_kind(entry->outcome));
 	if (whole)
 		pg_add_int(p, PG_INT2, entry->result.status);
 	else
 		pg_add_null(p);
-	add_or_null(p, whole, entry->fields);
-	add_or_null(p, whole && entry->result.body.at, entry->result.body);
-	add_or_null(p, whole && entry->receipt.len, entry->receipt);
-	add_or_null(p, cause.at != NULL, cause);
+	pg_add_if(p, whole, entry->fields);
+	pg_add_if(p, whole && entry->result.body.at, entry->result.body);
+	pg_add_if(p, whole && entry->receipt.len, entry->receipt);
+	pg_add_if(p, cause.at != NULL, cause);
 }
 
 static void send_end(struct ledger *ledger, struct pg *pg, const struct ledger_entry *entry)

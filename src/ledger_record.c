@@ -143,12 +143,9 @@ void record_found(struct ledger *ledger, struct ledger_entry *entry, struct pg_r
 void record_checked(struct ledger *ledger, struct ledger_entry *entry, struct pg_rows *rows,
 		    size_t row)
 {
-	static const int kinds[] = { [LEDGER_COMPLETE] = EVENT_COMPLETED,
-				     [LEDGER_MARK_UNKNOWN] = EVENT_UNKNOWN,
-				     [LEDGER_RELEASE] = EVENT_RELEASED };
 	bool ours = !pg_is_null(rows, row, R_KIND) &&
 		    pg_int(rows, row, R_WRITER) == ledger->token &&
-		    pg_int(rows, row, R_KIND) == kinds[entry->outcome];
+		    pg_int(rows, row, R_KIND) == row_kind(entry->outcome);
 
 	if (ours)
 		entry_settled(ledger, entry, LEDGER_SETTLED);

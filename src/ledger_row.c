@@ -6,6 +6,7 @@
 #include "ledger_internal.h"
 
 #include "digest.h"
+#include "field_lines.h"
 #include "record_id.h"
 
 #include <assert.h>
@@ -61,57 +62,13 @@ void row_request_id(struct ledger *ledger, int64_t op_id, int32_t day,
 	record_id_write(ledger->request_id_key, op_id, day, out);
 }
 
-static char *put(char *at, struct span bytes)
+enum event_kind row_kind(enum ledger_outcome outcome)
 {
-	return bytes.len ? (char *)memcpy(at, bytes.at, bytes.len) + bytes.len : at;
-}
+	static const enum event_kind kinds[] = { [LEDGER_COMPLETE] = EVENT_COMPLETED,
+						 [LEDGER_MARK_UNKNOWN] = EVENT_UNKNOWN,
+						 [LEDGER_RELEASE] = EVENT_RELEASED };
 
-/* "name: value" lines with CRLF: names are tokens and values hold neither CR nor LF. */
-struct span row_fields(struct arena *arena, const struct http_fields *fields)
-{
-	size_t len = 0;
-	struct span out;
-	char *at = NULL;
-
-	for (size_t i = 0; i < fields->n; i++)
-		len += fields->at[i].name.len + fields->at[i].value.len + 4;
-	at = arena_alloc(arena, len);
-	out = (struct span){ at, len };
-	for (size_t i = 0; i < fields->n; i++) {
-		at = put(at, fields->at[i].name);
-		at = put(at, SPAN(": "));
-		at = put(at, fields->at[i].value);
-		at = put(at, SPAN("\r\n"));
-	}
-	return out;
-}
-
-/* One line off the front of the text; false where it is none. */
-static bool take_field(struct span *text, struct http_field *field)
-{
-	const char *end = memmem(text->at, text->len, "\r\n", 2);
-	const char *colon = end ? memmem(text->at, (size_t)(end - text->at), ": ", 2) : NULL;
-
-	if (!colon)
-		return false;
-	field->name = (struct span){ text->at, (size_t)(colon - text->at) };
-	field->value = (struct span){ colon + 2, (size_t)(end - colon - 2) };
-	text->len -= (size_t)(end + 2 - text->at);
-	text->at = end + 2;
-	return true;
-}
-
-bool row_parse_fields(struct arena *arena, struct span text, struct http_fields *fields)
-{
-	*fields = (struct http_fields){
-		arena_alloc(arena, sizeof(struct http_field) * HTTP_FIELDS_MAX), 0
-	};
-	while (text.len) {
-		if (fields->n == HTTP_FIELDS_MAX || !take_field(&text, &fields->at[fields->n]))
-			return false;
-		fields->n++;
-	}
-	return true;
+	return kinds[outcome];
 }
 
 /* SHA-256 over whose it is (account, operation, key), op_id, slot, status, fields and body. An
@@ -144,7 +101,7 @@ bool row_fits(struct ledger *ledger, struct ledger_entry *entry, const struct ro
 
 	row_hash(ledger, entry, entry->record_op_id, row, due);
 	return hash.len == sizeof(due) && memcmp(hash.at, due, sizeof(due)) == 0 &&
-	       row_parse_fields(entry->arena, row->fields, &entry->stored.fields);
+	       field_lines_read(entry->arena, row->fields, &entry->stored.fields);
 }
 
 /* Never the same as a key hash: a word stands in front. */

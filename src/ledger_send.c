@@ -48,14 +48,6 @@ static void add_bytes(struct pg_params *params, const void *at, size_t len)
 	pg_add_bytes(params, (struct span){ at, len });
 }
 
-static void add_or_null(struct pg_params *params, bool there, struct span bytes)
-{
-	if (there)
-		pg_add_bytes(params, bytes);
-	else
-		pg_add_null(params);
-}
-
 static void key_hash(struct pg_params *params, const struct ledger_entry *entry)
 {
 	add_bytes(params, entry->key_hash, sizeof(entry->key_hash));
@@ -133,7 +125,7 @@ static bool completes(const struct ledger_entry *entry)
 
 static void kind(struct pg_params *params, const struct ledger_entry *entry)
 {
-	pg_add_int(params, PG_INT2, completes(entry) ? EVENT_COMPLETED : EVENT_UNKNOWN);
+	pg_add_int(params, PG_INT2, row_kind(entry->outcome));
 }
 
 static void status(struct pg_params *params, const struct ledger_entry *entry)
@@ -146,29 +138,29 @@ static void status(struct pg_params *params, const struct ledger_entry *entry)
 
 static void fields(struct pg_params *params, const struct ledger_entry *entry)
 {
-	add_or_null(params, completes(entry), entry->fields);
+	pg_add_if(params, completes(entry), entry->fields);
 }
 
 static void body(struct pg_params *params, const struct ledger_entry *entry)
 {
-	add_or_null(params, completes(entry) && entry->result.body.at, entry->result.body);
+	pg_add_if(params, completes(entry) && entry->result.body.at, entry->result.body);
 }
 
 static void row_hash_of(struct pg_params *params, const struct ledger_entry *entry)
 {
 	const struct span hash = { (const char *)entry->hash, sizeof(entry->hash) };
 
-	add_or_null(params, completes(entry), hash);
+	pg_add_if(params, completes(entry), hash);
 }
 
 static void receipt(struct pg_params *params, const struct ledger_entry *entry)
 {
-	add_or_null(params, completes(entry) && entry->receipt.len, entry->receipt);
+	pg_add_if(params, completes(entry) && entry->receipt.len, entry->receipt);
 }
 
 static void cause(struct pg_params *params, const struct ledger_entry *entry)
 {
-	add_or_null(params, entry->cause != NULL, span_of(entry->cause));
+	pg_add_if(params, entry->cause != NULL, span_of(entry->cause));
 }
 
 /* --- statements --- */

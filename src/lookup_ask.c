@@ -14,6 +14,7 @@
  */
 #include "lookup_internal.h"
 
+#include "field_lines.h"
 #include "http.h"
 #include "log.h"
 #include "lookup_path.h"
@@ -205,7 +206,7 @@ static void send_conclude(struct lookup_ask *ask)
 	if (ask->kind == EVENT_COMPLETED) {
 		result = lookup_result_of(ask->idempotency, &ask->call);
 		as.status = result.status;
-		as.fields = result.fields;
+		as.fields = field_lines(ask->arena, &result.fields);
 		as.receipt = result.receipt;
 		as.note = "a lookup found it";
 	}

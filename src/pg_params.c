@@ -146,6 +146,14 @@ void pg_add_null(struct pg_params *params)
 	(void)place(params, -1);
 }
 
+void pg_add_if(struct pg_params *params, bool there, struct span bytes)
+{
+	if (there)
+		pg_add_bytes(params, bytes);
+	else
+		pg_add_null(params);
+}
+
 size_t pg_rows_count(const struct pg_rows *rows)
 {
 	return (size_t)PQntuples(pg_result(rows));

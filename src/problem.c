@@ -8,7 +8,7 @@
  */
 #include "problem.h"
 
-#include "escape.h"
+#include "escaped.h"
 
 #include <assert.h>
 
@@ -57,14 +57,9 @@ const char *verdict_name(unsigned verdict)
 
 static void put_string(struct buf *body, struct span text)
 {
-	char piece[ESCAPE_MAX];
-
 	if (text.len > TEXT_MAX)
 		text.len = TEXT_MAX;
-	buf_byte(body, '"');
-	while (text.len > 0)
-		buf_append(body, piece, escape_next(&text, true, piece));
-	buf_byte(body, '"');
+	escaped_string(body, text);
 }
 
 static void put_name(struct buf *body, const char *name)

@@ -5,6 +5,7 @@
 #include "records.h"
 
 #include "cursor.h"
+#include "field_lines.h"
 #include "forward.h"
 #include "receipt.h"
 
@@ -336,8 +337,6 @@ static bool is_kept(struct arena *arena, const struct http_field *field,
 struct span records_fields(struct arena *arena, const struct http_fields *fields,
 			   const struct idempotency_settings *operation, struct span *bad)
 {
-	struct span out = SPAN("");
-
 	for (size_t i = 0; i < fields->n; i++) {
 		const struct http_field *field = &fields->at[i];
 
@@ -345,11 +344,8 @@ struct span records_fields(struct arena *arena, const struct http_fields *fields
 		if (!http_token(field->name) || !http_field_value(field->value) ||
 		    !is_kept(arena, field, operation))
 			return (struct span){ NULL, 0 };
-		out = arena_format(arena, "%.*s%.*s: %.*s\r\n", (int)out.len, out.at,
-				   (int)field->name.len, field->name.at, (int)field->value.len,
-				   field->value.at);
 	}
-	return out;
+	return field_lines(arena, fields);
 }
 
 static bool bodiless(unsigned status)

@@ -5,7 +5,7 @@
  */
 #include "records.h"
 
-#include "escape.h"
+#include "escaped.h"
 
 #define NAME_LEN_MAX 64U
 
@@ -95,21 +95,11 @@ void records_audit(const struct actor *actor, struct span action, struct span ab
 
 /* --- what comes back --- */
 
-static void put_string(struct buf *out, struct span text)
-{
-	char piece[ESCAPE_MAX];
-
-	buf_byte(out, '"');
-	while (text.len > 0)
-		buf_append(out, piece, escape_next(&text, true, piece));
-	buf_byte(out, '"');
-}
-
 static void put_name(struct buf *out, size_t *n, struct span name, const char *identity)
 {
 	buf_text(out, (*n)++ ? ",\n{\"operation\": " : "\n{\"operation\": ");
 	if (name.at)
-		put_string(out, name);
+		escaped_string(out, name);
 	else
 		buf_text(out, "null");
 	buf_format(out, ", \"identity\": \"%s\", ", identity);

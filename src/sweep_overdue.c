@@ -14,6 +14,7 @@
 #include "sweep_internal.h"
 
 #include "conclude.h"
+#include "field_lines.h"
 #include "log.h"
 #include "problem.h"
 #include "record_id.h"
@@ -267,21 +268,22 @@ bool sweep_final_next(struct sweep *sweep)
 	record = &overdue->finals[overdue->at++];
 	answer = last_word(overdue->arena, record);
 	sweep_begin(sweep, JOB_FINAL);
-	conclude_send(sweep->pg, &sweep->params,
-		      &(struct conclusion){ .op_id = record->op_id,
-					    .day = record->day,
-					    .generation = record->generation,
-					    .key_hash = record->key_hash,
-					    .account = record->account,
-					    .key = record->key,
-					    .idempotency = record->idempotency,
-					    .source = RECORD_BY_DEADLINE,
-					    .kind = EVENT_COMPLETED,
-					    .status = answer.status,
-					    .fields = answer.fields,
-					    .body = answer.body,
-					    .note = "recovery.deadline was over",
-					    .writer = sweep->writer });
+	conclude_send(
+		sweep->pg, &sweep->params,
+		&(struct conclusion){ .op_id = record->op_id,
+				      .day = record->day,
+				      .generation = record->generation,
+				      .key_hash = record->key_hash,
+				      .account = record->account,
+				      .key = record->key,
+				      .idempotency = record->idempotency,
+				      .source = RECORD_BY_DEADLINE,
+				      .kind = EVENT_COMPLETED,
+				      .status = answer.status,
+				      .fields = field_lines(overdue->arena, &answer.fields),
+				      .body = answer.body,
+				      .note = "recovery.deadline was over",
+				      .writer = sweep->writer });
 	sweep_end(sweep);
 	return true;
 }

@@ -36,14 +36,6 @@ bool sweep_spool_look(struct sweep *sweep)
 	return sweep->spool_left > 0;
 }
 
-static void add_bytes(struct sweep *sweep, struct span bytes)
-{
-	if (bytes.at)
-		pg_add_bytes(&sweep->params, bytes);
-	else
-		pg_add_null(&sweep->params);
-}
-
 static void send(struct sweep *sweep, const struct spool_answer *a)
 {
 	struct pg_params *p = &sweep->params;
@@ -53,19 +45,19 @@ static void send(struct sweep *sweep, const struct spool_answer *a)
 	pg_add_int(p, PG_INT8, a->op_id);
 	pg_add_int(p, PG_DATE, a->day);
 	pg_add_bytes(p, (struct span){ (const char *)a->key_hash, sizeof(a->key_hash) });
-	add_bytes(sweep, a->account);
-	add_bytes(sweep, a->operation);
-	add_bytes(sweep, a->key);
+	pg_add_if(p, a->account.at, a->account);
+	pg_add_if(p, a->operation.at, a->operation);
+	pg_add_if(p, a->key.at, a->key);
 	pg_add_int(p, PG_INT2, a->generation);
 	pg_add_int(p, PG_INT2, a->kind);
 	if (a->status)
 		pg_add_int(p, PG_INT2, a->status);
 	else
 		pg_add_null(p);
-	add_bytes(sweep, a->fields);
-	add_bytes(sweep, a->body);
-	add_bytes(sweep, a->receipt);
-	add_bytes(sweep, a->note);
+	pg_add_if(p, a->fields.at, a->fields);
+	pg_add_if(p, a->body.at, a->body);
+	pg_add_if(p, a->receipt.at, a->receipt);
+	pg_add_if(p, a->note.at, a->note);
 	pg_add_int(p, PG_INT8, a->retention_ms);
 	pg_add_int(p, PG_INT8, a->tombstone_ms);
 	pg_add_int(p, PG_INT8, a->writer);

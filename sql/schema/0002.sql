@@ -161,11 +161,16 @@ BEGIN
   END LOOP;
 END $$;
 
+-- When an op_id was made, by the gateway that made it, and that is when its key was reserved.
+CREATE FUNCTION onceward.op_id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
+  SELECT to_timestamp(((id >> 22) + 1577836800000) / 1000.0)
+$$;
+
 -- The attention row of a record, locked; made where there is none.
 CREATE FUNCTION onceward.attention_lock(op_id bigint, day date, key_hash uuid, account bytea, operation bytea, key bytea)
 RETURNS void LANGUAGE sql SET enable_seqscan = off AS $$
   INSERT INTO onceward.attention AS a (created_at, op_id, expires_on, state, slot, key_hash, account, operation, key, cause)
-  VALUES (to_timestamp(((attention_lock.op_id >> 22) + 1577836800000) / 1000.0), attention_lock.op_id, attention_lock.day,
+  VALUES (onceward.op_id_time(attention_lock.op_id), attention_lock.op_id, attention_lock.day,
           1, 0, attention_lock.key_hash, attention_lock.account, attention_lock.operation, attention_lock.key, 'lease ran out')
   ON CONFLICT (op_id) DO UPDATE SET state = a.state
 $$;

@@ -227,11 +227,6 @@ END $$;
 
 -- --- rows: a hand goes over the heap, stretch by stretch, and needs no index ---
 
--- When an op_id was made, and that is when its key was reserved.
-CREATE FUNCTION onceward.made_at(op_id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
-  SELECT to_timestamp(((op_id >> 22) + 1577836800000) / 1000.0)
-$$;
-
 -- Keys that may go. One of a day that still stands has its end in slot 1 there, and the tombstone counts
 -- from that (it may have been unknown for long), or it is under way; of
 -- days that are gone every record that had no known end is on the list. What has ended later than its
@@ -245,7 +240,7 @@ WHERE k.keep_until < now()
   AND ((k.expires_at AT TIME ZONE 'UTC')::date < (SELECT onceward.first_day())
        OR EXISTS (SELECT FROM onceward.event AS e WHERE e.op_id = k.op_id AND e.slot = 1
                     AND e.expires_on = (k.expires_at AT TIME ZONE 'UTC')::date
-                    AND e.at + (k.keep_until - onceward.made_at(k.op_id)) < now() OFFSET 0));
+                    AND e.at + (k.keep_until - onceward.op_id_time(k.op_id)) < now() OFFSET 0));
 
 -- One that is being inserted or freed at this moment is left for the next time: this waits for nobody.
 CREATE FUNCTION onceward.purge_keys(from_block bigint, n_blocks bigint) RETURNS bigint

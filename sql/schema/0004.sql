@@ -28,10 +28,7 @@ CREATE FUNCTION onceward.micros(at timestamptz) RETURNS bigint LANGUAGE sql STAB
   SELECT (extract(epoch FROM at) * 1000000)::bigint
 $$;
 
--- When an op_id was made, by the gateway that made it; and the first op_id of a moment.
-CREATE FUNCTION onceward.op_id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
-  SELECT to_timestamp(((id >> 22) + 1577836800000) / 1000.0)
-$$;
+-- The first op_id of a moment.
 CREATE FUNCTION onceward.op_id_at(at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT greatest(0, (extract(epoch FROM at) * 1000)::bigint - 1577836800000) << 22
 $$;
