@@ -438,18 +438,3 @@ static inline void tear_down(void)
 	arena_free(arena);
 	loop_free(loop);
 }
-
-static inline int run_on_scratch(Suite *suite, const char *more)
-{
-	SRunner *runner = NULL;
-	int failed = 0;
-
-	scratch_start(more);
-	scratch_migrate();
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	scratch_stop();
-	return failed ? 1 : 0;
-}

@@ -311,8 +311,8 @@ static inline int free_port(void)
 	close(fd);
 	return ntohs(at.sin_port);
 }
-/* Runs a suite on a server of its own. */
-static inline int run_on_scratch(Suite *suite)
+/* Runs a suite on a server of its own that listens on TCP, too, with a table of its own. */
+static inline int run_on_tcp(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);
 	char port[16];

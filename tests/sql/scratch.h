@@ -1,11 +1,12 @@
 /*
  * A throw-away PostgreSQL for a test program (scripts/scratch-pg), with the ledger's tables.
- * main() calls scratch_start before Check runs, and scratch_stop behind it. A test that runs from
+ * main() is run_on_scratch, or scratch_start before Check runs and scratch_stop behind it. A test that runs from
  * elsewhere than the tree's root says where that is in ONCEWARD_ROOT.
  */
 #pragma once
 #include "schema.h"
 
+#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,4 +130,20 @@ static inline void scratch_start(const char *more)
 static inline void scratch_stop(void)
 {
 	(void)!scratch_script("stop", "");
+}
+
+/* All tests of the suite on a server with tables; `more`: as for scratch_start. What main returns. */
+static inline int run_on_scratch(Suite *suite, const char *more)
+{
+	SRunner *runner = NULL;
+	int failed = 0;
+
+	scratch_start(more);
+	scratch_migrate();
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	scratch_stop();
+	return failed ? 1 : 0;
 }

@@ -164,5 +164,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	return run_on_scratch(suite());
+	return run_on_tcp(suite());
 }

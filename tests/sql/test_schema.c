@@ -274,15 +274,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	SRunner *runner = NULL;
-	int failed = 0;
-
-	scratch_start("");
-	scratch_migrate();
-	runner = srunner_create(suite());
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	scratch_stop();
-	return failed ? 1 : 0;
+	return run_on_scratch(suite(), "");
 }

@@ -3,6 +3,7 @@
  * anybody is asked.
  */
 #include "admin_rig.h"
+#include "unit_run.h"
 
 static unsigned status_as(const char *role, const char *method, const char *path)
 {
@@ -187,8 +188,6 @@ int main(void)
 {
 	Suite *suite = suite_create("admin_records");
 	TCase *all = tcase_create("all");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_add_checked_fixture(all, setup, teardown);
 	tcase_add_test(all, who_may_look_may_not_change);
@@ -198,9 +197,5 @@ int main(void)
 	tcase_add_test(all, an_erasure_and_a_stop_are_refused_for_what_is_wrong_with_them);
 	tcase_add_test(all, a_resolution_is_refused_for_what_is_wrong_with_it);
 	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return run_suite(suite);
 }

@@ -2,6 +2,7 @@
 #include "cli_report.h"
 
 #include "csv.h"
+#include "unit_run.h"
 
 #include <check.h>
 
@@ -169,8 +170,6 @@ int main(void)
 {
 	Suite *suite = suite_create("cli_report");
 	TCase *all = tcase_create("all");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_add_checked_fixture(all, setup, teardown);
 	tcase_add_test(all, an_empty_file_is_no_report);
@@ -183,9 +182,5 @@ int main(void)
 	tcase_add_test(all, json_lines_that_say_something_else_are_refused);
 	tcase_add_test(all, many_fields_are_too_many);
 	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return run_suite(suite);
 }

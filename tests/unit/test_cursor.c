@@ -1,5 +1,6 @@
 /* Cursors, and base64 below them: what is read is what was written, and nothing else is. */
 #include "cursor.h"
+#include "unit_run.h"
 
 #include <check.h>
 
@@ -118,8 +119,6 @@ int main(void)
 {
 	Suite *suite = suite_create("cursor");
 	TCase *all = tcase_create("all");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_add_test(all, a_cursor_is_read_as_it_was_written);
 	tcase_add_test(all, a_cursor_that_was_altered_anywhere_is_none);
@@ -128,9 +127,5 @@ int main(void)
 	tcase_add_test(all, base64_has_one_spelling_of_all_bytes);
 	tcase_add_test(all, base64_of_others_is_read_with_and_without_padding);
 	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Keys from fields and bodies. What is one source's alone is test_key.c's and test_json_find.c's. */
 #include "key_source.h"
 #include "settings_loading.h"
+#include "unit_run.h"
 
 static struct arena *arena;
 static struct http_field fields[8];
@@ -159,15 +160,10 @@ int main(void)
 				       fields_that_may_hold_a_key_are_seen };
 	Suite *suite = suite_create("key_source");
 	TCase *all = tcase_create("key_source");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	suite_add_tcase(suite, all);
 	tcase_add_checked_fixture(all, begin_keys, end_keys);
 	for (size_t i = 0; i < ARRAY_LEN(tests); i++)
 		tcase_add_test(all, tests[i]);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_suite(suite);
 }

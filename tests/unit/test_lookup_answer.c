@@ -2,6 +2,7 @@
 #include "lookup_answer.h"
 #include "lookup_path.h"
 #include "settings_loading.h"
+#include "unit_run.h"
 
 static struct arena *arena;
 
@@ -244,11 +245,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(suite());
-	int failed = 0;
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return run_suite(suite());
 }

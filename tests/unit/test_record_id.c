@@ -1,5 +1,6 @@
 /* The names of records: other versions read them, so what they are made of does not change. */
 #include "record_id.h"
+#include "unit_run.h"
 
 #include <check.h>
 
@@ -101,8 +102,6 @@ int main(void)
 {
 	Suite *suite = suite_create("record_id");
 	TCase *all = tcase_create("all");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_add_test(all, an_id_is_read_as_it_was_written);
 	tcase_add_test(all, an_id_is_made_as_it_always_was);
@@ -111,9 +110,5 @@ int main(void)
 		       no_two_of_account_operation_and_key_share_a_hash_by_how_they_are_cut);
 	tcase_add_test(all, a_key_with_its_time_keeps_it_in_front);
 	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return run_suite(suite);
 }

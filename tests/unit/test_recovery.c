@@ -1,5 +1,6 @@
 /* What each recovery contract allows, as a table of cases (CONTRACT 7). */
 #include "recovery.h"
+#include "unit_run.h"
 
 #include <check.h>
 
@@ -109,8 +110,6 @@ int main(void)
 {
 	Suite *s = suite_create("recovery");
 	TCase *t = tcase_create("contracts");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_add_test(t, held_is_held_whatever_the_case);
 	tcase_add_test(t, the_first_resend_is_at_once_and_later_ones_after_a_growing_pause);
@@ -118,9 +117,5 @@ int main(void)
 	tcase_add_test(t, a_lookup_sends_nothing);
 	tcase_add_test(t, only_a_first_attempt_that_left_no_end_is_begun_again);
 	suite_add_tcase(s, t);
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return run_suite(s);
 }

@@ -1,5 +1,6 @@
 /* Settings of key sources, answers' terms and recovery. */
 #include "settings_loading.h"
+#include "unit_run.h"
 
 #define KEY_OF(settings)      ONE_GATED("key = { " settings " }")
 #define RESPONSE_OF(settings) ONE_GATED("response = { " settings " }")
@@ -330,8 +331,6 @@ int main(void)
 {
 	Suite *suite = suite_create("settings_terms");
 	TCase *tests = tcase_create("settings_terms");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, begin_loading, end_loading);
@@ -343,8 +342,5 @@ int main(void)
 	tcase_add_test(tests, an_identity_says_of_keys_only_what_is_not_usual);
 	tcase_add_test(tests, two_routes_of_one_operation_have_one_set_of_terms);
 	tcase_add_test(tests, terms_are_explained);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Answers on disk: what is put is found by the next process, whole or not at all. */
 #include "digest.h"
 #include "spool.h"
+#include "unit_run.h"
 
 #include <check.h>
 #include <signal.h>
@@ -335,8 +336,6 @@ int main(void)
 {
 	Suite *s = suite_create("spool");
 	TCase *f = tcase_create("format"), *t = tcase_create("directory");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_loop_test(f, an_answer_is_read_as_it_was_written, 0, 2);
@@ -354,9 +353,5 @@ int main(void)
 	tcase_add_test(t, a_directory_is_made_where_its_parent_stands);
 	suite_add_tcase(s, f);
 	suite_add_tcase(s, t);
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(s);
 }

@@ -4,6 +4,7 @@
 #include "receipt.h"
 #include "response.h"
 #include "settings_loading.h"
+#include "unit_run.h"
 
 static struct arena *arena;
 static struct http_field fields[16];
@@ -346,15 +347,10 @@ int main(void)
 				       nothing_is_taken_from_what_is_nothing };
 	Suite *suite = suite_create("terms");
 	TCase *all = tcase_create("terms");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	suite_add_tcase(suite, all);
 	tcase_add_checked_fixture(all, begin_terms, end_terms);
 	for (size_t i = 0; i < ARRAY_LEN(tests); i++)
 		tcase_add_test(all, tests[i]);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_suite(suite);
 }
