@@ -19,7 +19,15 @@ int cli_failed(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Who acts: --as, or the system's user. */
 struct span cli_who(const struct cli_args *args, char out[64]);
 
-/* Runs it. NULL: what is wrong stands on standard error. */
+/* Why a call was not done: a sentence, and what PostgreSQL calls it ("": it said nothing). */
+struct cli_error {
+	char why[256], state[6];
+};
+/* Runs it in a transaction of its own, and PostgreSQL is told how long it may take. NULL: it was
+ * not done, or the error says that this is not known. */
+struct pg_rows *cli_transact(struct pg_session *session, const struct records_call *call,
+			     struct cli_error *error) MUST_CHECK;
+/* The same. NULL: what is wrong stands on standard error. */
 struct pg_rows *cli_call(struct pg_session *session,
 			 const struct records_call *call) MUST_CHECK;
 

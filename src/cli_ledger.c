@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #define CONNECT_PATIENCE_MS 10000
+/* PostgreSQL has 10 s for a statement: people_patience.sql */
+#define CALL_PATIENCE_MS    15000
 /* A step of a migration, or waiting for somebody else's. */
 #define STEP_PATIENCE_MS    3600000
 
@@ -54,15 +56,72 @@ struct span cli_who(const struct cli_args *args, char out[64])
 	return span_of(out);
 }
 
-struct pg_rows *cli_call(struct pg_session *session, const struct records_call *call)
+/* PostgreSQL ends a statement before this program stops waiting for it (people_patience.sql): what
+ * a command gave up would else be done behind its back, when the lock it waited for came free. */
+static bool begin(struct pg_session *session, char why[256])
 {
-	char why[256];
-	struct pg_rows *rows =
-		pg_session_run(session, pg_query_text(call->query), call->param, call->n, why);
+	const char *const texts[] = { "BEGIN", pg_query_text(QUERY_people_patience) };
+
+	pg_session_patience(session, CALL_PATIENCE_MS);
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		struct pg_rows *rows = pg_session_run(session, texts[i], NULL, 0, why);
+
+		if (!rows)
+			return false;
+		pg_rows_free(rows);
+	}
+	return true;
+}
+
+/* Only here can it stay open whether something was done. */
+static bool commit(struct pg_session *session, char why[256])
+{
+	char said[256];
+	struct pg_rows *rows = pg_session_run(session, "COMMIT", NULL, 0, said);
 
 	if (!rows)
-		cli_failed("%s%s", why,
-			   strcmp(pg_session_sqlstate(session), "23514") == 0
+		snprintf(why, 256,
+			 "the commit: %.150s: whether it was done is not known, look before "
+			 "you repeat it",
+			 said);
+	pg_rows_free(rows);
+	return rows != NULL;
+}
+
+static void roll_back(struct pg_session *session)
+{
+	char why[256]; /* the first error is the one that counts */
+	struct pg_rows *rows = pg_session_run(session, "ROLLBACK", NULL, 0, why);
+
+	pg_rows_free(rows);
+}
+
+struct pg_rows *cli_transact(struct pg_session *session, const struct records_call *call,
+			     struct cli_error *error)
+{
+	bool begun = begin(session, error->why);
+	struct pg_rows *rows =
+		begun ? pg_session_run(session, pg_query_text(call->query), call->param,
+				       call->n, error->why)
+		      : NULL;
+
+	snprintf(error->state, sizeof(error->state), "%s", pg_session_sqlstate(session));
+	if (rows && commit(session, error->why))
+		return rows;
+	if (begun && !rows)
+		roll_back(session);
+	pg_rows_free(rows);
+	return NULL;
+}
+
+struct pg_rows *cli_call(struct pg_session *session, const struct records_call *call)
+{
+	struct cli_error error;
+	struct pg_rows *rows = cli_transact(session, call, &error);
+
+	if (!rows)
+		cli_failed("%s%s", error.why,
+			   strcmp(error.state, "23514") == 0
 				   ? ": run `onceward migrate -c FILE`"
 				   : "");
 	return rows;

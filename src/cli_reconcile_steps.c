@@ -62,20 +62,18 @@ static void arrays_free(struct arrays *arrays)
 /* Two that lock the same rows in another order take turns. */
 static struct pg_rows *run(struct reconcile *r, const struct records_call *call)
 {
-	char why[256];
+	struct cli_error error;
 
 	for (int i = 0; i < TRIES; i++) {
-		struct pg_rows *rows = pg_session_run(
-			r->desk.session, pg_query_text(call->query), call->param, call->n, why);
-		const char *state = pg_session_sqlstate(r->desk.session);
+		struct pg_rows *rows = cli_transact(r->desk.session, call, &error);
 
 		if (rows)
 			return rows;
-		if (strcmp(state, "40P01") != 0 && strcmp(state, "40001") != 0 &&
-		    strcmp(state, "55P03") != 0)
+		if (strcmp(error.state, "40P01") != 0 && strcmp(error.state, "40001") != 0 &&
+		    strcmp(error.state, "55P03") != 0)
 			break;
 	}
-	cli_failed("%s; steps that were done stay done, run it again for the rest", why);
+	cli_failed("%s; steps that were done stay done, run it again for the rest", error.why);
 	return NULL;
 }
 

@@ -337,6 +337,7 @@ static bool is_kept(struct arena *arena, const struct http_field *field,
 struct span records_fields(struct arena *arena, const struct http_fields *fields,
 			   const struct idempotency_settings *operation, struct span *bad)
 {
+	*bad = (struct span){ NULL, 0 };
 	for (size_t i = 0; i < fields->n; i++) {
 		const struct http_field *field = &fields->at[i];
 

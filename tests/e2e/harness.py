@@ -903,10 +903,11 @@ class Stage:
         session.run(f"BEGIN; LOCK TABLE onceward.{table} IN {mode} MODE;")
         return session
 
-    def blocked(self):
-        """How many of the gateways' statements wait for a lock."""
+    def blocked(self, word=""):
+        """How many statements (with this word in them) wait for a lock."""
         return int(self.postgres.rows("postgres", "SELECT count(*) FROM pg_stat_activity WHERE "
-                                      f"datname = '{self.database}' AND wait_event_type = 'Lock'")[0][0])
+                                      f"datname = '{self.database}' AND wait_event_type = 'Lock' "
+                                      f"AND query LIKE '%{word}%'")[0][0])
 
     def records(self):
         return int(self.rows("SELECT count(*) FROM onceward.key")[0][0])

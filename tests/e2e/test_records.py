@@ -362,7 +362,7 @@ def test_a_report_of_thousands_is_applied_in_steps(t):
     held = t.lock("attention")  # until the command's session is ended in the middle
     cut = Later(lambda: command(t, gateway, "records", "reconcile", file, "--operation", "orders.create",
                                 "--status", "201", "--evidence", "x", "--apply", "--json"))
-    until(lambda: t.blocked() > 0, 10, "the command waiting")
+    until(lambda: t.blocked("reconcile_lines") > 0, 10, "the command waiting")
     t.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%reconcile_lines%' "
            "AND pid <> pg_backend_pid()")
     code, out, error = cut.result()
@@ -375,6 +375,18 @@ def test_a_report_of_thousands_is_applied_in_steps(t):
     assert "2000 of 2000" in done[2], done[2]
     assert len(audit(t, "id")) == 2001
     assert first
+
+
+def test_what_a_command_gave_up_is_not_done_behind_its_back(t):
+    upstream, gateway = t.both()
+    _, name = unknown(gateway, upstream)
+    held = t.lock("attention", "SHARE")
+    code, _, error = command(t, gateway, "records", "resolve", name, "--completed", "201", "--evidence", "x")
+    assert code == 1 and "lock timeout" in error, error
+    held.close()
+    assert until(lambda: t.blocked() == 0, 10, "nobody waiting")
+    assert json.loads(command(t, gateway, "records", "show", name, "--json")[1])["state"] == "unknown"
+    assert not audit(t, "id")
 
 
 @own_postgres
