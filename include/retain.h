@@ -25,3 +25,24 @@ const char *retain_stopped(const struct retain *retain);
 int64_t retain_clock_ms(void);
 /* How long after its end a day is left alone: longer than any lease and settle; at least an hour. */
 int64_t retain_grace_ms(const struct settings *settings);
+
+/* The columns of a step of retain_parts and purge_parts, and what it did; as in sql/schema/0003.sql. */
+enum retain_parts_column {
+	PARTS_DOING,
+	PARTS_DAY,
+	PARTS_PARENT,
+	PARTS_NAME,
+	PARTS_RECORDS,
+	PARTS_LISTED
+};
+enum retain_parts_doing {
+	PARTS_NONE,
+	PARTS_MORE,
+	PARTS_DETACH, /* now, outside of any transaction */
+	PARTS_GONE,
+	PARTS_OTHERS, /* somebody else is at it */
+	PARTS_LATER   /* a record of that day is under way */
+};
+#define RETAIN_DETACH_MAX 160U
+/* The statement that PARTS_DETACH asks for. */
+void retain_detach_text(char out[RETAIN_DETACH_MAX], struct span parent, struct span name);

@@ -44,9 +44,9 @@ struct retain {
 	/* What there is to do, by the last look and what came of it. */
 	bool parts, erasures, rows, vacuum, vacuuming, vacuumed, greeted;
 	int64_t n_parts;
-	bool warned;             /* that there are many */
-	char detach[160];        /* the statement that is to come next; "": none */
-	int64_t parts_blocks;    /* of op, a step */
+	bool warned;                    /* that there are many */
+	char detach[RETAIN_DETACH_MAX]; /* the statement that is to come next; "": none */
+	int64_t parts_blocks;           /* of op, a step */
 	int what;                /* the walk: 0 keys, 1 event_late, 2 receipts, 3 its end */
 	int64_t block, n_blocks; /* where it is, and how far a step goes */
 	int64_t walked;          /* rows of this walk that went */

@@ -100,10 +100,9 @@ struct pg_rows *cli_transact(struct pg_session *session, const struct records_ca
 			     struct cli_error *error)
 {
 	bool begun = begin(session, error->why);
-	struct pg_rows *rows =
-		begun ? pg_session_run(session, pg_query_text(call->query), call->param,
-				       call->n, error->why)
-		      : NULL;
+	struct pg_rows *rows = begun ? pg_session_run(session, pg_query_text(call->query),
+						      call->param, call->n, error->why)
+				     : NULL;
 
 	snprintf(error->state, sizeof(error->state), "%s", pg_session_sqlstate(session));
 	if (rows && commit(session, error->why))

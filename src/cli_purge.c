@@ -114,19 +114,12 @@ static int report(const struct purge *purge)
 	return CLI_DONE;
 }
 
-/* The columns of a step; what it did, as in the schema. */
-enum { P_DOING, P_DAY, P_PARENT, P_NAME, P_RECORDS, P_LISTED };
-enum { DOING_NONE, DOING_MORE, DOING_DETACH, DOING_GONE, DOING_OTHERS, DOING_LATER };
-
 static bool detach(struct pg_session *session, const struct pg_rows *rows)
 {
-	struct span parent = pg_text(rows, 0, P_PARENT), name = pg_text(rows, 0, P_NAME);
 	struct pg_rows *done = NULL;
-	char sql[160];
+	char sql[RETAIN_DETACH_MAX];
 
-	snprintf(sql, sizeof(sql),
-		 "ALTER TABLE onceward.%.*s DETACH PARTITION onceward.%.*s CONCURRENTLY",
-		 (int)parent.len, parent.at, (int)name.len, name.at);
+	retain_detach_text(sql, pg_text(rows, 0, PARTS_PARENT), pg_text(rows, 0, PARTS_NAME));
 	done = run(session, sql, NULL, 0);
 	pg_rows_free(done);
 	return done != NULL;
@@ -134,10 +127,10 @@ static bool detach(struct pg_session *session, const struct pg_rows *rows)
 
 static void say_gone(const struct pg_rows *rows)
 {
-	struct span what = pg_text(rows, 0, P_NAME);
+	struct span what = pg_text(rows, 0, PARTS_NAME);
 
 	printf("dropped %.*s: %" PRId64 " records, %" PRId64 " of them without a known end\n",
-	       (int)what.len, what.at, number(rows, P_RECORDS), number(rows, P_LISTED));
+	       (int)what.len, what.at, number(rows, PARTS_RECORDS), number(rows, PARTS_LISTED));
 	fflush(stdout);
 }
 
@@ -154,10 +147,10 @@ static bool parts_step(const struct purge *purge, int *doing)
 
 	if (!good)
 		return false;
-	*doing = (int)number(rows, P_DOING);
-	if (*doing == DOING_DETACH)
+	*doing = (int)number(rows, PARTS_DOING);
+	if (*doing == PARTS_DETACH)
 		good = detach(purge->session, rows);
-	else if (*doing == DOING_GONE)
+	else if (*doing == PARTS_GONE)
 		say_gone(rows);
 	pg_rows_free(rows);
 	return good;
@@ -165,18 +158,18 @@ static bool parts_step(const struct purge *purge, int *doing)
 
 static int purge_parts(const struct purge *purge)
 {
-	int doing = DOING_MORE, busy = 0;
+	int doing = PARTS_MORE, busy = 0;
 
-	while (doing != DOING_NONE && doing != DOING_LATER) {
+	while (doing != PARTS_NONE && doing != PARTS_LATER) {
 		if (!parts_step(purge, &doing))
 			return CLI_FAILED;
-		if (doing != DOING_OTHERS)
+		if (doing != PARTS_OTHERS)
 			continue;
 		if (++busy == BUSY_TRIES)
 			return cli_failed("a gateway is taking a day away: try again later");
 		usleep(BUSY_MS * 1000);
 	}
-	if (doing == DOING_LATER)
+	if (doing == PARTS_LATER)
 		return cli_failed("a record of the oldest day is still under way: that day "
 				  "and later ones stay");
 	return CLI_DONE;

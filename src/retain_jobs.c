@@ -20,16 +20,6 @@
 #define BLOCKS_MAX INT64_C(4096)
 #define MANY_PARTS 3
 
-/* What came of a step of retain_parts; as in the schema. */
-enum parts_doing {
-	PARTS_NONE,
-	PARTS_MORE,
-	PARTS_DETACH,
-	PARTS_GONE,
-	PARTS_OTHERS,
-	PARTS_LATER
-};
-
 /* A statement whose one parameter is who asks. */
 static void send_token(struct retain *retain, enum retain_job job, enum query query)
 {
@@ -118,26 +108,21 @@ static void pace(const struct retain *retain, int64_t *blocks)
 		*blocks /= 2;
 }
 
-/* The columns of retain_parts. */
-enum { P_DOING, P_DAY, P_PARENT, P_NAME, P_RECORDS, P_LISTED };
-
-static void make_detach(struct retain *retain, const struct pg_rows *rows)
+void retain_detach_text(char out[RETAIN_DETACH_MAX], struct span parent, struct span name)
 {
-	struct span parent = pg_bytes(rows, 0, P_PARENT), name = pg_bytes(rows, 0, P_NAME);
-
-	snprintf(retain->detach, sizeof(retain->detach),
+	snprintf(out, RETAIN_DETACH_MAX,
 		 "ALTER TABLE onceward.%.*s DETACH PARTITION onceward.%.*s CONCURRENTLY",
 		 (int)parent.len, parent.at, (int)name.len, name.at);
 }
 
 static void say_gone(struct retain *retain, const struct pg_rows *rows)
 {
-	struct span what = pg_bytes(rows, 0, P_NAME);
-	int64_t records = pg_int(rows, 0, P_RECORDS);
+	struct span what = pg_bytes(rows, 0, PARTS_NAME);
+	int64_t records = pg_int(rows, 0, PARTS_RECORDS);
 
 	log_info(WHO, "dropped %.*s: %lld records, %lld of them without a known end",
 		 (int)what.len, what.at, (long long)records,
-		 (long long)pg_int(rows, 0, P_LISTED));
+		 (long long)pg_int(rows, 0, PARTS_LISTED));
 	metrics_add(retain->metrics, METRIC_purged_total, 0, (uint64_t)records);
 	retain->n_parts--;
 	retain->warned = false;
@@ -145,12 +130,13 @@ static void say_gone(struct retain *retain, const struct pg_rows *rows)
 
 static void parts_done(struct retain *retain, const struct pg_rows *rows)
 {
-	switch ((enum parts_doing)pg_int(rows, 0, P_DOING)) {
+	switch ((enum retain_parts_doing)pg_int(rows, 0, PARTS_DOING)) {
 	case PARTS_MORE:
 		pace(retain, &retain->parts_blocks);
 		break;
 	case PARTS_DETACH:
-		make_detach(retain, rows);
+		retain_detach_text(retain->detach, pg_bytes(rows, 0, PARTS_PARENT),
+				   pg_bytes(rows, 0, PARTS_NAME));
 		break;
 	case PARTS_GONE:
 		say_gone(retain, rows);
