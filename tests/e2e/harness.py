@@ -703,7 +703,7 @@ class Gateway:
         self.port, self.admin_port = stage.free_port(), stage.free_port()
         self.file = os.path.join(stage.directory, f"{name}.conf")
         self.log_file = os.path.join(stage.directory, f"{name}.log")
-        self.process, self.killed = None, False
+        self.process, self.killed, self.began_at = None, False, 0
         enforced = merged(self.IDEMPOTENCY, idempotency)
         if routes is None:
             routes = [
@@ -732,6 +732,7 @@ class Gateway:
 
     def start(self, ready=True):
         with open(self.log_file, "ab") as log:
+            self.began_at = log.tell()
             # A process that is told twice to end leaves its threads behind on purpose.
             self.process = subprocess.Popen(
                 [ONCEWARD, "-c", self.file], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -748,6 +749,10 @@ class Gateway:
                 return self.admin("/readyz").status == 200
             return False
         until(ready, seconds, f"{self.name} being ready")
+        if "tokens_file" in self.settings["admin"]:
+            # Those who ask over HTTP have a connection of their own, which may be later.
+            until(lambda: '"who":"admin ledger","message":"connected' in self.log(self.began_at), seconds,
+                  f"{self.name} being connected for people")
 
     def wait_alive(self):
         """Until it listens, ready or not."""
@@ -785,9 +790,11 @@ class Gateway:
     def hup(self):
         self.process.send_signal(signal.SIGHUP)
 
-    def log(self):
-        with open(self.log_file, encoding="utf-8", errors="replace") as file:
-            return file.read()
+    def log(self, since=0):
+        """All that it has said, or what came behind that many bytes."""
+        with open(self.log_file, "rb") as file:
+            file.seek(since)
+            return file.read().decode("utf-8", "replace")
 
     def log_lines(self):
         return [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
