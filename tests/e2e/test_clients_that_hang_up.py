@@ -35,10 +35,10 @@ def leaves(t, how, hold):
 
 class Lock:
     def __init__(self, t, table):
-        self.t, self.session = t, t.lock(table)
+        self.t, self.table, self.session = t, table, t.lock(table)
 
     def reached(self):
-        until(self.t.blocked, what="the gateway waiting for the lock")
+        until(lambda: self.t.blocked(f"INTO onceward.{self.table}"), what="the gateway waiting for the lock")
 
     def __call__(self):
         self.session.close()
@@ -86,7 +86,7 @@ def test_a_client_that_leaves_while_its_answer_is_settled(t):
     gate.arrived()
     lock = t.lock("event")
     gate.open()
-    until(t.blocked, what="the settle waiting for the lock")
+    until(lambda: t.blocked("INTO onceward.event "), what="the settle waiting for the lock")
     connection.reset()
     time.sleep(0.2)
     lock.close()

@@ -30,7 +30,7 @@ def test_killed_before_the_reservation_the_key_is_as_new_or_unknown(t):
     key = t.key()
     lock = t.lock("key")
     with send(gateway, key):
-        until(t.blocked, what="the reservation waiting for the lock")
+        until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
         gateway.kill()
     lock.close()
     assert upstream.count(key) == 0
@@ -99,7 +99,7 @@ def test_killed_before_the_answer_is_settled_it_never_executes_again(t):
         gate.arrived()
         lock = t.lock("event")
         gate.open()
-        until(t.blocked, what="the settle waiting for the lock")
+        until(lambda: t.blocked("INTO onceward.event "), what="the settle waiting for the lock")
         gateway.kill()
     lock.close()
     gateway.start()

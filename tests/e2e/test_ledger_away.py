@@ -90,7 +90,7 @@ def test_postgresql_killed_while_reserving_forwards_nothing(t):
     key = t.key()
     t.lock("key")
     first = Later(lambda: gateway.post(key))
-    until(t.blocked, what="the reservation waiting for the lock")
+    until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
     t.postgres.kill()
     assert first.result().code == "ledger_unavailable" and upstream.count(key) == 0
     t.postgres.start()
@@ -142,7 +142,7 @@ def test_postgresql_killed_while_settling_loses_no_answer(t):
     gate.arrived()
     t.lock("event")
     gate.open()
-    until(t.blocked, what="the settle waiting for the lock")
+    until(lambda: t.blocked("INTO onceward.event "), what="the settle waiting for the lock")
     t.postgres.kill()
     response = first.result()
     assert response.status == 201 or response.code == "idempotency_result_unknown", response
@@ -175,7 +175,7 @@ def test_a_reservation_that_leaves_no_room_in_its_lease_is_given_back(t):
     key = t.key()
     lock = t.lock("key")
     first = Later(lambda: gateway.post(key))
-    until(t.blocked, what="the reservation waiting for the lock")
+    until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
     time.sleep(1.8)  # a lease is 5 s, and a forward may take 3.5 s
     lock.close()
     response = first.result()
@@ -190,7 +190,7 @@ def test_a_reservation_under_way_when_the_gateway_is_told_to_end_is_finished(t):
     key = t.key()
     lock = t.lock("key")
     first = Later(lambda: gateway.post(key))
-    until(t.blocked, what="the reservation waiting for the lock")
+    until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
     gateway.term()
     time.sleep(0.3)
     lock.close()

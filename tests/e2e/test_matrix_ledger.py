@@ -47,7 +47,7 @@ def lock(t):
 
 
 def kill_and_start(t):
-    assert t.blocked(), "a settle that waits for the lock"
+    until(t.blocked, what="a settle that waits for the lock")
     t.postgres.kill()
     t.postgres.start()
 
@@ -318,7 +318,7 @@ def test_matrix_a_claim_that_comes_too_late_sends_nothing_and_is_given_back(t):
     play = unknown_record(t, upstream, gateway)
     lock = t.lock("attention", "SHARE")
     under_way = Later(play.ask)
-    until(t.blocked, what="the claim waiting for the lock")
+    until(lambda: t.blocked("onceward.claim"), what="the claim waiting for the lock")
     is_refused = under_way.result()
     assert (is_refused.status, is_refused.code) == (503, "ledger_unavailable"), is_refused
     assert is_refused.json()["may_have_executed"] is True and upstream.count(play.key) == 1
@@ -337,7 +337,7 @@ def test_matrix_postgresql_killed_in_a_claim_sends_nothing(t):
     play = unknown_record(t, upstream, gateway)
     t.lock("attention", "SHARE")
     under_way = Later(play.ask)
-    until(t.blocked, what="the claim waiting for the lock")
+    until(lambda: t.blocked("onceward.claim"), what="the claim waiting for the lock")
     t.postgres.kill()
     assert under_way.result().code == "ledger_unavailable" and upstream.count(play.key) == 1
     mended(t, gateway, lambda t: t.postgres.start())
