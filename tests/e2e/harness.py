@@ -49,12 +49,27 @@ def until(condition, seconds=10.0, what="it"):
     """Waits until condition() is true, and returns what it returned."""
     end = time.monotonic() + seconds * SLOW
     while True:
+        last = time.monotonic() > end  # whoever was stalled looks once more
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        if last:
             raise AssertionError(f"{what} did not come true within {seconds * SLOW:g} s")
         time.sleep(0.02)
+
+
+def lasting(seconds):
+    """A time for the settings, longer where everything takes longer."""
+    return f"{int(1000 * seconds * SLOW)}ms"
+
+
+def unhurried(top=None, idempotency=None):
+    """Settings of a pair under which nothing runs out while a test holds a neighbour or a busy
+    machine stands still."""
+    times = {"connect_timeout": "4s", "queue_timeout": "4s", "first_byte_timeout": "50s",
+             "idle_timeout": "50s", "timeout": "50s"}
+    return {"top": merged({"upstreams": {"orders": times}}, top),
+            "idempotency": merged({"lease": "60s"}, idempotency)}
 
 
 def together(calls):
@@ -529,6 +544,16 @@ class Upstream:
 
 # ---------------------------------------------------------------------------- PostgreSQL
 
+def stand_still(pattern):
+    """Is each thread or process with such a file in /proc stopped, or gone?"""
+    for file in glob.glob(pattern):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(file, encoding="utf-8") as stat:
+                if stat.read().rsplit(")", 1)[1].split()[0] != "T":
+                    return False
+    return True
+
+
 class Postgres:
     """A cluster in a directory, reached by a unix socket there."""
 
@@ -590,7 +615,7 @@ class Postgres:
         if not self.process:
             return
         self.process.send_signal({"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[how])
-        self.process.wait(30)
+        self.process.wait(30 * SLOW)
         self.process = None
 
     def kill(self):
@@ -599,11 +624,15 @@ class Postgres:
             self.signal_all(signal.SIGKILL)
             time.sleep(0.02)
         if self.process:
-            self.process.wait(30)
+            self.process.wait(30 * SLOW)
             self.process = None
 
     def pause(self):
-        self.signal_all(signal.SIGSTOP)
+        """Until each of its processes stands still, also one that was just being forked."""
+        def stopped():
+            self.signal_all(signal.SIGSTOP)
+            return all(stand_still(f"/proc/{pid}/stat") for pid in self.processes())
+        until(stopped, what="PostgreSQL standing still")
 
     def resume(self):
         self.signal_all(signal.SIGCONT)
@@ -617,7 +646,7 @@ class Postgres:
 
     def rows(self, database, sql):
         done = subprocess.run(self.psql(database) + ["-c", sql], check=False,
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=60 * SLOW)
         assert done.returncode == 0, f"{sql}: {done.stderr}"
         return [line.split("\x1f") for line in done.stdout.splitlines() if line]
 
@@ -772,14 +801,8 @@ class Gateway:
     def pause(self):
         """Until each of its threads stands still: a signal takes its time."""
         self.process.send_signal(signal.SIGSTOP)
-        until(self.stands_still, what=f"{self.name} standing still")
-
-    def stands_still(self):
-        for file in glob.glob(f"/proc/{self.process.pid}/task/*/stat"):
-            with open(file, encoding="utf-8") as stat:
-                if stat.read().rsplit(")", 1)[1].split()[0] != "T":
-                    return False
-        return True
+        until(lambda: stand_still(f"/proc/{self.process.pid}/task/*/stat"),
+              what=f"{self.name} standing still")
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
@@ -797,7 +820,22 @@ class Gateway:
             return file.read().decode("utf-8", "replace")
 
     def log_lines(self):
-        return [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        """Its lines as far as they are whole: the last one may be being written."""
+        whole = self.log().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
+    def until_logged(self, words):
+        """A line may come behind what it tells of: a thread writes its lines at the end of its turn."""
+        until(lambda: words in self.log(), what=f"{words!r} in the log of {self.name}")
+
+    def until_metric(self, expected, name, **labels):
+        """A request is counted behind its answer, and other work behind its commit."""
+        until(lambda: self.metric(name, **labels) == expected,
+              what=f"{name} {labels or ''} being {expected}")
+
+    def left(self):
+        """Waits until it has ended, and says how."""
+        return self.process.wait(30 * SLOW)
 
     def request(self, method, target, fields=(), body=None, **more):
         return request(self.port, method, target, fields, body, **more)
@@ -812,7 +850,7 @@ class Gateway:
         return self.request("POST", target, fields, body, **more)
 
     def admin(self, target, method="GET", fields=()):
-        return request(self.admin_port, method, target, fields, timeout=5,
+        return request(self.admin_port, method, target, fields, timeout=20,
                        host=f"127.0.0.1:{self.admin_port}")
 
     def metric(self, name, **labels):
@@ -864,17 +902,21 @@ class Stage:
     def __init__(self, postgres, database, port, directory):
         self.postgres, self.database = postgres, database
         self.ports, self.directory = itertools.count(port), f"{directory}/stage-{port}"
+        self.own_ports = []
         os.mkdir(self.directory)
         self.keys = itertools.count(1)
         self.upstreams, self.gateways, self.sessions, self.cleanups = [], [], [], []
 
     def free_port(self):
+        """A port that is free, and that no other test takes though nobody may listen on it yet."""
         for port in self.ports:
-            with socket.socket() as sock:
+            with socket.socket() as sock, contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                with contextlib.suppress(OSError):
-                    sock.bind(("127.0.0.1", port))
-                    return port
+                sock.bind(("127.0.0.1", port))
+                mine = socket.socket(socket.AF_UNIX)
+                self.own_ports.append(mine)
+                mine.bind(f"\0onceward-test-{port}")
+                return port
         raise AssertionError("no port is free")
 
     def key(self):
@@ -924,7 +966,7 @@ class Stage:
         with contextlib.ExitStack() as stack:
             stdin = stack.enter_context(open(file, "rb")) if file else subprocess.DEVNULL
             return subprocess.run([ONCEWARD, *arguments], stdin=stdin, capture_output=True,
-                                  text=True, check=False, timeout=60)
+                                  text=True, check=False, timeout=60 * SLOW)
 
     def put_away(self):
         errors = []

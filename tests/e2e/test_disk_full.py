@@ -2,7 +2,7 @@
 import os
 import subprocess
 
-from harness import Later, answer, own_postgres, until
+from harness import Later, answer, own_postgres, unhurried, until
 
 SHORT = {"ledger": {"timeout": "1s"}}
 
@@ -43,13 +43,19 @@ def fill(disk):
             file.truncate(max(0, file.tell() - 131072))
 
 
+def lives_on(t):
+    """PostgreSQL stops itself where it can't write its log, which takes it a while."""
+    if t.postgres.process.poll() is not None:
+        t.postgres.start()
+
+
 @own_postgres
 def test_a_full_disk_is_503_and_no_key_executes_twice_or_is_forgotten(t):
     disk = small_disk(t)
     if not disk:
         print("skipped: this user may not mount a small disk")
         return
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "500ms", "lease": "60s"})
+    upstream, gateway = t.both(**unhurried(SHORT, {"settle_wait": "500ms"}))
     fill(disk)
     keys, given = [t.key() for _ in range(120)], {}
     for key in keys:  # large answers need new pages
@@ -63,10 +69,9 @@ def test_a_full_disk_is_503_and_no_key_executes_twice_or_is_forgotten(t):
     assert refused, "the disk never filled up"
     assert all(upstream.count(key) <= 1 for key in given)
     os.remove(os.path.join(disk, "fill"))
-    if t.postgres.process.poll() is not None:  # PostgreSQL stops itself where it can't write its log
-        t.postgres.start()
     for key in given:
         def ended(key=key):
+            lives_on(t)
             response = gateway.post(key)
             return response if response.status == 201 else None
         response = until(ended, 30, f"an end of {key}")
@@ -81,7 +86,7 @@ def test_a_full_disk_while_the_upstream_works_loses_no_answer(t):
     if not disk:
         print("skipped: this user may not mount a small disk")
         return
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "500ms", "lease": "60s"})
+    upstream, gateway = t.both(**unhurried(SHORT, {"settle_wait": "500ms"}))
     key, body = t.key(), os.urandom(900000)
     gate = upstream.gate(key, answer(201, body, content_type="application/octet-stream"))
     first = Later(lambda: gateway.post(key))
@@ -93,10 +98,9 @@ def test_a_full_disk_while_the_upstream_works_loses_no_answer(t):
     if response.status == 503:
         assert response.code == "idempotency_result_unknown"
     os.remove(os.path.join(disk, "fill"))
-    if t.postgres.process.poll() is not None:
-        t.postgres.start()
 
     def ended():
+        lives_on(t)
         again = gateway.post(key)
         return again if again.status == 201 else None
     again = until(ended, 30, "the stored answer")

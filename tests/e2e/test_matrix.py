@@ -290,7 +290,9 @@ def set_up(t, row):
         upstream.tls = upstream.identities[row.tls]
         orders = {"servers": [f"https://127.0.0.1:{upstream.port}"], "tls": {"ca_file": believed},
                   "connect_timeout": f"{int(1000 * SLOW)}ms"}
-    if row.slow:
+    if not row.slow:
+        orders |= {"first_byte_timeout": "20s", "idle_timeout": "20s", "timeout": "20s"}
+    else:
         orders |= {"first_byte_timeout": f"{int(700 * SLOW)}ms", "idle_timeout": f"{int(700 * SLOW)}ms"}
     common = merged(Gateway.IDEMPOTENCY, {"response": {"max_body": "1KiB"}, "lease": "30s",
                                           "request": {"max_body": "8MiB", "body": "raw"}})

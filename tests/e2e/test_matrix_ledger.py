@@ -10,9 +10,9 @@ import time
 from typing import Callable
 
 import matrix
-from harness import (Gateway, Gate, Later, answer, commit, merged, own_postgres, reset, until)
+from harness import (SLOW, Gateway, Gate, Later, answer, commit, lasting, merged, own_postgres, reset, until)
 
-SHORT = {"workers": 2, "drain_timeout": "10s", "ledger": {"timeout": "1s"}}
+SHORT = {"workers": 2, "drain_timeout": "10s", "ledger": {"timeout": lasting(1)}}
 CONTRACTS = ("hold", "resend", "resent", "at_least_once")
 
 
@@ -78,10 +78,13 @@ ENDINGS = {
 }
 
 
-def gateway_of(t, lease="60s", top=None):
+def gateway_of(t, lease=60, top=None):
+    """The upstream may take half of the lease: the rest is for a machine that stands still."""
+    orders = dict.fromkeys(("first_byte_timeout", "idle_timeout", "timeout"), lasting(lease / 2))
+    top = merged({"upstreams": {"orders": orders}}, top)
     upstream = t.upstreams[0] if t.upstreams else t.upstream()
     upstream.default = commit(answer(201))
-    common = merged(Gateway.IDEMPOTENCY, {"settle_wait": "300ms", "lease": lease, "wait": "0s"})
+    common = merged(Gateway.IDEMPOTENCY, {"settle_wait": "300ms", "lease": lasting(lease), "wait": "0s"})
     routes = [{"match": f"POST /v1/{contract}/{policy}", "upstream": "orders",
                "idempotency": merged(merged(common, matrix.CONTRACTS[contract]), {
                    "operation": f"orders.{contract}.{policy}", "on_settle_failure": policy})}
@@ -250,7 +253,7 @@ def before_it_is_settled(t, begins, ends):
     begins(t)
     for step in ("end", "check_first"):
         matrix.each(plays, step)
-    assert gateway.metric("unsettled_in_memory") == len(plays)
+    gateway.until_metric(len(plays), "unsettled_in_memory")
     if begins is not lock:
         matrix.each(plays[::7], "refused_meanwhile")
     mended(t, gateway, ends)
@@ -262,13 +265,16 @@ def before_it_is_settled(t, begins, ends):
 
 # ---------------------------------------------------------------------------- the gateway dies, too
 
+LEASE = 8
+
+
 def answers_in(spool):
     return glob.glob(f"{spool}/*.answer")
 
 
 def killed_before_it_is_settled(t, spool):
     """All plays, until their gateway has died with what PostgreSQL had not taken, and lives again."""
-    upstream, gateway = gateway_of(t, lease="7s", top={"ledger": {"spool": spool}})
+    upstream, gateway = gateway_of(t, lease=LEASE, top={"ledger": {"spool": spool}})
     plays = all_plays(t, upstream, gateway)
     matrix.each(plays, "begin")
     t.postgres.stop()
@@ -290,7 +296,7 @@ def test_matrix_killed_while_postgresql_is_stopped_what_was_spooled_is_settled(t
     until(lambda: not answers_in(spool), 20, "all being settled")
     assert not glob.glob(f"{spool}/*.bad")
     matrix.each(sure, "check_record")
-    time.sleep(8)
+    time.sleep(LEASE * SLOW + 1)
     matrix.each([play for play in plays if play not in sure], "lost")
     for step in ("again", "check_retry"):
         matrix.each(plays, step)
@@ -299,7 +305,7 @@ def test_matrix_killed_while_postgresql_is_stopped_what_was_spooled_is_settled(t
 @own_postgres
 def test_matrix_killed_while_postgresql_is_stopped_what_was_not_spooled_is_unknown(t):
     plays, _ = killed_before_it_is_settled(t, None)
-    time.sleep(8)
+    time.sleep(LEASE * SLOW + 1)
     for step in ("lost", "again", "check_retry"):
         matrix.each(plays, step)
 
@@ -314,7 +320,7 @@ def unknown_record(t, upstream, gateway):
 
 
 def test_matrix_a_claim_that_comes_too_late_sends_nothing_and_is_given_back(t):
-    upstream, gateway = gateway_of(t, top={"ledger": {"timeout": "400ms"}})
+    upstream, gateway = gateway_of(t, top={"ledger": {"timeout": lasting(0.4)}})
     play = unknown_record(t, upstream, gateway)
     lock = t.lock("attention", "SHARE")
     under_way = Later(play.ask)
@@ -349,13 +355,13 @@ def test_matrix_postgresql_killed_in_a_claim_sends_nothing(t):
 @own_postgres
 def test_matrix_without_postgresql_a_lease_that_ran_out_begins_nothing_anew(t):
     """at_least_once: that the lease is over only the ledger can say."""
-    upstream, gateway = gateway_of(t, lease="6s")
+    upstream, gateway = gateway_of(t, lease=6)
     play = Play(t, upstream, gateway, "at_least_once", "refuse", "a result")
     play.begin()
     gateway.kill()
     t.postgres.stop()
     gateway.start(ready=False).wait_alive()
-    time.sleep(7)
+    time.sleep(6 * SLOW + 1)
     for _ in range(3):
         is_away(play.ask())
     assert upstream.count(play.key) == 1

@@ -3,7 +3,7 @@ import os
 import shutil
 import subprocess
 
-from harness import together, until
+from harness import together, unhurried, until
 
 
 def test_a_pooler_in_transaction_mode_will_do(t):
@@ -21,9 +21,10 @@ def test_a_pooler_in_transaction_mode_will_do(t):
                               stderr=subprocess.DEVNULL, cwd="/", **how)
     t.cleanups.append(lambda: (pooler.terminate(), pooler.wait(10)))
     upstream = t.upstream()
-    gateway = t.gateway(upstream, top={"ledger": {
+    gateway = t.gateway(upstream, **unhurried({"ledger": {
         "conninfo": f"host=127.0.0.1 port={port} user=onceward dbname={t.database}",
-        "maintenance_conninfo": t.postgres.conninfo(t.database), "prepared": False}})
+        "maintenance_conninfo": t.postgres.conninfo(t.database), "prepared": False,
+        "timeout": "10s"}}, {"wait": "20s"}))
     keys = [t.key() for _ in range(40)]
     results = together([lambda k=k: gateway.post(k) for k in keys * 2])
     for i, key in enumerate(keys):

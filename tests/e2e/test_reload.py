@@ -1,5 +1,5 @@
 """An operation whose records wait for somebody cannot be taken out of the settings (CONTRACT 14)."""
-from harness import Later, answer, own_postgres, until
+from harness import Later, answer, lasting, own_postgres, unhurried, until
 
 
 def without_orders(gateway):
@@ -40,14 +40,14 @@ def test_an_operation_with_an_unknown_record_cannot_be_removed_by_a_reload(t):
     assert gateway.post(t.key()).status == 201
     gateway.settings["strict_keys"] = True  # whatever keeps the operation is no matter
     assert reload(gateway)
-    t.rows("DELETE FROM onceward.attention")
-    t.rows("UPDATE onceward.event SET kind = 4")  # as if somebody had resolved it
+    # As if somebody had resolved it.
+    t.rows("DELETE FROM onceward.attention; UPDATE onceward.event SET kind = 4")
     assert reload(gateway, without_orders(gateway))
     until(lambda: gateway.post(key).status == 405, 5, "the route being gone")
 
 
 def test_an_operation_with_a_request_in_flight_cannot_be_removed_by_a_reload(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**unhurried())
     key = t.key()
     gateway.post(t.key())
     gate = upstream.gate(key)
@@ -64,7 +64,7 @@ def test_an_operation_with_a_request_in_flight_cannot_be_removed_by_a_reload(t):
 
 
 def test_records_of_other_operations_do_not_hold_up_a_removal(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**unhurried())
     key = t.key()
     upstream.on(key, answer(500))
     gateway.request("PATCH", "/v1/orders/7", [("Idempotency-Key", key)], b"{}")
@@ -79,15 +79,16 @@ def test_records_of_other_operations_do_not_hold_up_a_removal(t):
 
 
 def test_a_record_that_another_gateway_left_behind_counts(t):
-    upstream, gateway = t.both()
-    other = t.gateway(upstream)
+    lease = {"lease": lasting(8)}
+    upstream, gateway = t.both(idempotency=lease)
+    other = t.gateway(upstream, idempotency=lease)
     key = t.key()
     gate = upstream.gate(key)
     Later(lambda: other.post(key))
     gate.arrived()
     other.kill()
     must_be_refused(gateway, "requests of it are in flight")
-    gateway.unknown_after_lease(key)
+    gateway.unknown_after_lease(key, 16)
     until(lambda: t.rows("SELECT 1 FROM onceward.attention"), 10, "the record being listed")
     must_be_refused(gateway, "whose result is unknown")
     gate.open()
