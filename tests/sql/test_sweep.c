@@ -311,7 +311,7 @@ START_TEST(what_is_settled_beside_the_sweep_leaves_the_list)
 	turn_until(1, true, LATEST_MS);
 	end(1, 2);
 	end(2, 3); /* unknown stays */
-	turn_until(1, false, LATEST_MS);
+	turn_until(1, false, SHOWN_MS);
 	ck_assert(listed(2));
 	sweep_free(sweep);
 }
