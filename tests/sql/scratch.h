@@ -128,6 +128,8 @@ static inline void scratch_start(const char *more)
 	snprintf(scratch_conninfo, sizeof(scratch_conninfo),
 		 "host=%s port=%d user=onceward dbname=onceward", scratch_dir, scratch_port);
 	pg_ignore_environment();
+	/* what a test of the same number has left, should somebody have killed all of it */
+	(void)!scratch_script("stop", "> /dev/null 2>&1");
 	if (scratch_script("start", more) != 0) {
 		fprintf(stderr, "no PostgreSQL to test with\n");
 		exit(1);
