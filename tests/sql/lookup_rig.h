@@ -14,8 +14,9 @@
 #include <check.h>
 
 #define CALLS_MAX 256U
-#define ROUND_MS  700 /* what is due is asked for within */
-#define LEASE_MS  5800
+#define ROUND_MS  700  /* what is due is asked for within */
+#define LEASE_MS  5800 /* of an asking that is hasty */
+#define SOON      10000
 
 struct upstreams {
 	struct list ended;
@@ -150,30 +151,39 @@ static size_t asked(const char *target)
 	return n;
 }
 
+/* For how long turns went on: a machine that stands still in between is no long turn. */
+static int64_t turned_us;
+
+#define TURN_US 20000 /* a turn that is not held up */
+
 static void turn(struct lookup *one, struct lookup *other)
 {
+	int64_t began = loop_clock_us(), took = 0;
+
 	loop_wait(loop, 10);
 	if (one)
 		lookup_run(one);
 	if (other)
 		lookup_run(other);
+	took = loop_clock_us() - began;
+	turned_us += took < TURN_US ? took : TURN_US;
 }
 
 static void turn_for(struct lookup *one, struct lookup *other, int64_t ms)
 {
-	int64_t until = loop_clock_us() + ms * 1000;
+	int64_t until = turned_us + ms * 1000;
 
-	while (loop_clock_us() < until)
+	while (turned_us < until)
 		turn(one, other);
 }
 
 /* Until that target is being asked for. */
 static struct asking *wait_for(struct lookup *lookup, const char *target, int64_t ms)
 {
-	int64_t until = loop_clock_us() + ms * 1000;
+	int64_t until = turned_us + ms * 1000;
 
 	while (!asking_of(target)) {
-		ck_assert_msg(loop_clock_us() < until, "%s is not asked for", target);
+		ck_assert_msg(turned_us < until, "%s is not asked for", target);
 		turn(lookup, NULL);
 	}
 	return asking_of(target);
@@ -183,12 +193,13 @@ static void set_up(void)
 {
 	static const char *const names[] = { "orders", "payments", "refunds" };
 
+	scratch_same_day();
 	loop = loop_new();
 	n_askings = 0;
 	metrics = metrics_new();
 	upstream = (struct upstream_settings){ .queue_timeout = 100,
 					       .connect_timeout = 100,
-					       .timeout = 600,
+					       .timeout = 30000,
 					       .server = &server,
 					       .n_servers = 1 };
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -304,11 +315,21 @@ static bool row_says(int number, const char *what)
 
 static void row_becomes(struct lookup *lookup, int number, const char *what, int64_t ms)
 {
-	int64_t until = loop_clock_us() + ms * 1000;
+	int64_t until = turned_us + ms * 1000;
 
 	while (!row_says(number, what)) {
-		ck_assert_msg(loop_clock_us() < until, "%d: %s does not come true", number,
-			      what);
+		ck_assert_msg(turned_us < until, "%d: %s does not come true", number, what);
+		turn_for(lookup, NULL, 50);
+	}
+}
+
+/* So many are left that nobody knows of. */
+static void left_are(struct lookup *lookup, long n)
+{
+	int64_t until = turned_us + SOON * 1000L;
+
+	while (scratch_number("SELECT count(*) FROM onceward.attention") != n) {
+		ck_assert_msg(turned_us < until, "there never are %ld", n);
 		turn_for(lookup, NULL, 50);
 	}
 }

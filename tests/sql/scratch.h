@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static char scratch_dir[64];
@@ -43,6 +44,13 @@ static inline struct pg_session *scratch_open(const char *conninfo)
 
 	scratch_need(session != NULL, conninfo, why);
 	return session;
+}
+
+/* Who reckons with days begins early enough in one (UTC), so that it does not end meanwhile. */
+static inline void scratch_same_day(void)
+{
+	while (86400 - time(NULL) % 86400 <= 20)
+		sleep(1);
 }
 
 /* Runs statements whose rows nobody wants. */
@@ -120,6 +128,8 @@ static inline void scratch_start(const char *more)
 	snprintf(scratch_conninfo, sizeof(scratch_conninfo),
 		 "host=%s port=%d user=onceward dbname=onceward", scratch_dir, scratch_port);
 	pg_ignore_environment();
+	/* what a test of the same number has left, should somebody have killed all of it */
+	(void)!scratch_script("stop", "> /dev/null 2>&1");
 	if (scratch_script("start", more) != 0) {
 		fprintf(stderr, "no PostgreSQL to test with\n");
 		exit(1);

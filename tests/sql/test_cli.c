@@ -51,6 +51,7 @@ static void run(const char *arguments, int code, const char *words)
 
 static void set_up(void)
 {
+	scratch_same_day();
 	configure("POST");
 }
 

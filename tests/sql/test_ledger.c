@@ -226,12 +226,14 @@ END_TEST
 
 START_TEST(a_lease_that_ran_out_is_unknown_without_any_sweep)
 {
-	struct attempt *a = NULL;
+	struct attempt *a = NULL, *b = NULL;
 
 	orders.lease = 1000;
 	a = won(ledger, "k1", "content");
 	ck_assert_int_le(a->entry.lease_until_ms, loop_clock_us() / 1000 + 1000);
-	found(ledger, "k1", "content", LEDGER_IN_FLIGHT);
+	b = reserved(ledger, "k1", "content");
+	if (loop_clock_us() / 1000 < a->entry.lease_until_ms) /* a busy machine may be late */
+		found_is(b, LEDGER_IN_FLIGHT);
 	turn_for(1010);
 	found(ledger, "k1", "content", LEDGER_UNKNOWN);
 	rows_are("attention", "true", 0);
@@ -316,10 +318,14 @@ END_TEST
 START_TEST(an_expired_response_is_not_retained_but_its_status_is_known)
 {
 	struct attempt *a = NULL;
+	int64_t began_ms = 0;
 
 	orders.retention = 1000;
+	began_ms = loop_clock_us() / 1000;
 	completed(ledger, "k1", "content", "the body");
-	replayed(reserved(ledger, "k1", "content"), SPAN("the body"));
+	a = reserved(ledger, "k1", "content");
+	if (loop_clock_us() / 1000 < began_ms + 1000) /* a busy machine may be late */
+		replayed(a, SPAN("the body"));
 	turn_for(1010);
 	a = found(ledger, "k1", "content", LEDGER_COMPLETED);
 	ck_assert(!a->entry.retained);

@@ -24,7 +24,6 @@ static void set_up_server(void)
 {
 	as_new();
 	set_up();
-	settings.ledger.timeout = 1000;
 }
 
 static void set_up_one(void)
@@ -38,7 +37,7 @@ static void unavailable_within(struct attempt *a, int64_t from_ms, int64_t to_ms
 	answered(a);
 	found_is(a, LEDGER_UNAVAILABLE);
 	ck_assert_ptr_nonnull(a->entry.why);
-	ck_assert_msg(a->took_ms >= from_ms && a->took_ms <= to_ms, "after %ld ms\n%s",
+	ck_assert_msg(a->took_ms >= from_ms && a->turned_ms <= to_ms, "after %ld ms\n%s",
 		      (long)a->took_ms, logged);
 }
 
@@ -55,13 +54,10 @@ static void why_is(const char *words)
 START_TEST(a_reservation_that_is_late_is_unavailable_and_then_given_back)
 {
 	struct attempt *a = attempt_new(ledger, "k1", "content");
-	struct pg_session *session = NULL;
+	struct pg_session *session = lock("key");
 
-	ledger_end(ledger);
-	settings.ledger.timeout = 300;
-	a->ledger = ledger = ledger_open();
-	session = lock("key");
-	reserve(a);
+	reserve_within(a, 300);
+	locked(1);
 	unavailable_within(a, 300, 1300);
 	attempt_leave(a);
 	turn_for(100);
@@ -81,12 +77,10 @@ START_TEST(a_reservation_that_loses_late_is_let_go_of)
 	struct attempt *a = attempt_new(ledger, "k1", "content");
 	struct pg_session *session = NULL;
 
-	ledger_end(ledger);
-	settings.ledger.timeout = 300;
-	a->ledger = ledger = ledger_open();
 	completed(ledger, "k1", "content", "the body");
 	session = lock("key");
-	reserve(a);
+	reserve_within(a, 300);
+	locked(1);
 	unavailable_within(a, 300, 1300);
 	attempt_leave(a);
 	unlock(session);
@@ -100,19 +94,14 @@ END_TEST
 
 START_TEST(what_never_left_is_taken_back_at_once)
 {
-	struct attempt *a = NULL, *b = NULL;
-	struct pg_session *session = NULL;
+	struct attempt *a = attempt_new(ledger, "k1", "content"), *b = NULL;
+	struct pg_session *session = lock("key");
 
-	ledger_end(ledger);
-	settings.ledger.timeout = 300;
-	ledger = ledger_open();
-	session = lock("key");
-	a = attempt_new(ledger, "k1", "content");
-	reserve(a);
+	reserve_within(a, 300);
 	locked(1);
 	b = attempt_new(ledger, "k2", "content"); /* waits for the batch before it */
 	b->leaves = true;
-	reserve(b);
+	reserve_within(b, 300);
 	unavailable_within(b, 300, 1300);
 	ck_assert_uint_eq(b->gone, 1);
 	unlock(session);
@@ -133,7 +122,7 @@ START_TEST(a_settle_that_is_late_is_recorded_in_the_background)
 	settle_within(a, (enum ledger_outcome)_i, 200);
 	settled_is(a, LEDGER_LATE);
 	ck_assert_int_ge(a->took_ms, 200);
-	ck_assert_int_lt(a->took_ms, 1200);
+	ck_assert_int_lt(a->turned_ms, 1200);
 	ck_assert_int_eq(gauges[METRIC_unsettled_in_memory], 1);
 	attempt_leave(a);
 	turn_for(100);
@@ -192,11 +181,11 @@ START_TEST(a_server_that_gives_up_on_reservations_is_too_slow)
 	for (int i = 0; i < 4; i++) {
 		snprintf(key, sizeof(key), "k%d", i);
 		all[i] = attempt_new(ledger, key, "content");
-		reserve(all[i]);
+		reserve_within(all[i], 1000);
 	}
 	for (int i = 0; i < 4; i++)
 		unavailable_within(all[i], 100, 3000);
-	log_says(_i ? "57014" : "55P03");
+	TURN_UNTIL(strstr(logged, _i ? "57014" : "55P03"));
 	unlock(session);
 	for (int i = 0; i < 4; i++)
 		attempt_leave(all[i]);
@@ -227,7 +216,7 @@ START_TEST(a_server_that_gives_up_on_settles_gets_them_again)
 	}
 	for (int i = 0; i < 6; i++)
 		settled_is(all[i], LEDGER_LATE);
-	log_says(_i ? "57014" : "55P03");
+	TURN_UNTIL(strstr(logged, _i ? "57014" : "55P03"));
 	unlock(session);
 	TURN_UNTIL(ledger_busy(ledger) == 0);
 	ck_assert_int_eq(gauges[METRIC_unsettled_in_memory], 0);
@@ -247,7 +236,7 @@ START_TEST(a_server_that_becomes_read_only_is_left_and_found_again)
 
 	configure("default_transaction_read_only", "on");
 	b = attempt_new(ledger, "k2", "content");
-	reserve(b);
+	reserve_within(b, 1000);
 	unavailable_within(b, 0, 2500);
 	TURN_UNTIL(!ledger_state(ledger).up);
 	result_set(a, SPAN("the body"));
@@ -269,11 +258,11 @@ START_TEST(a_server_that_is_not_durable_at_first_is_refused)
 	scratch_do("ALTER ROLE onceward SET synchronous_commit = off");
 	ledger = ledger_begin();
 	turn_for(300);
+	TURN_UNTIL(strstr(ledger_state(ledger).why, "synchronous_commit"));
 	ck_assert(!ledger_state(ledger).up);
 	ck_assert(!ledger_state(ledger).durable);
-	why_is("synchronous_commit");
 	a = attempt_new(ledger, "k1", "content");
-	reserve(a);
+	reserve_within(a, 1000);
 	unavailable_within(a, 0, 2000);
 	rows_are("key", "true", 0);
 	scratch_do("ALTER ROLE onceward RESET synchronous_commit");
@@ -285,7 +274,7 @@ END_TEST
 
 START_TEST(a_server_that_is_durable_no_more_gets_no_reservation)
 {
-	struct attempt *a = NULL, *b = NULL;
+	struct attempt *a = NULL, *b = NULL, *c = NULL;
 
 	won(ledger, "k0", "content");
 	configure("synchronous_commit", "off");
@@ -300,7 +289,9 @@ START_TEST(a_server_that_is_durable_no_more_gets_no_reservation)
 	TURN_UNTIL(!ledger_state(ledger).up);
 	why_is("synchronous_commit");
 	attempt_leave(b);
-	unavailable_within(reserved(ledger, "k3", "content"), 0, 3000);
+	c = attempt_new(ledger, "k3", "content");
+	reserve_within(c, 1000);
+	unavailable_within(c, 0, 3000);
 	configure("synchronous_commit", NULL);
 	TURN_UNTIL(ledger_state(ledger).up);
 	ck_assert(ledger_state(ledger).durable);
@@ -327,22 +318,33 @@ START_TEST(local_commits_are_refused_where_standbys_are_named)
 }
 END_TEST
 
+static bool one_waits_for_a_standby(void)
+{
+	return scratch_number("SELECT count(*) FROM pg_stat_activity WHERE wait_event = "
+			      "'SyncRep'") == 1;
+}
+
 START_TEST(a_cancelled_wait_for_a_standby_is_no_reservation)
 {
-	struct attempt *a = attempt_new(ledger, "k1", "content");
+	struct attempt *a = NULL;
+	char key[32];
+	long before = -1;
 
 	configure("synchronous_standby_names", "nobody");
-	reserve(a);
-	TURN_UNTIL(scratch_number("SELECT count(*) FROM pg_stat_activity WHERE wait_event = "
-				  "'SyncRep'") == 1);
+	do { /* the server's checkpointer, by whose word commits wait, may hear of it last */
+		snprintf(key, sizeof(key), "k%ld", ++before);
+		a = attempt_new(ledger, key, "content");
+		reserve_within(a, 1000);
+		TURN_UNTIL(is_answered(a) || one_waits_for_a_standby());
+	} while (is_answered(a) && a->entry.found == LEDGER_WON);
 	scratch_do("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = "
 		   "'SyncRep'");
 	unavailable_within(a, 1000, 2000);
 	attempt_leave(a);
-	rows_are("key", "true", 1); /* it can be seen, and is not believed */
+	rows_are("key", "true", before + 1); /* it can be seen, and is not believed */
 	configure("synchronous_standby_names", NULL);
 	TURN_UNTIL(a->gone);
-	rows_are("key", "true", 0);
+	rows_are("key", "true", before);
 	rows_are("event", "kind = 4", 1);
 	log_says("warning");
 }

@@ -190,12 +190,11 @@ START_TEST(an_exchange_that_has_gone_is_not_asked_for_digests)
 	begin(&ring[1], 1);
 	done(keyed("k", "content"));
 	keys_are(ring, 2);
-	settings.ledger.timeout = 100;
 	session = lock("key");
 	a = attempt_new(ledger, "k", "content");
 	under(&a->entry.digest, 2);
 	a->entry.digest_under = digest_under;
-	reserve(a);
+	reserve_within(a, 100);
 	answered(a);
 	found_is(a, LEDGER_UNAVAILABLE);
 	unlock(session);

@@ -169,11 +169,11 @@ START_TEST(an_effect_of_what_was_released_stops_the_account)
 	rows_are("stop",
 		 "reason = 'late_effect' AND operation = 'orders.create' AND account = 'alice'",
 		 1);
-	turn_for(900);
+	TURN_UNTIL(stops_stop(ledger, &a->entry));
 	a = found(ledger, "k2", "content", LEDGER_STOPPED);
 	ck_assert(a->entry.no_record);
 	scratch_do("SELECT onceward.end_stops('orders.create', 'alice', 'me', 'seen')");
-	turn_for(900);
+	TURN_UNTIL(!stops_stop(ledger, &a->entry));
 	won(ledger, "k2", "content");
 	rows_are("audit", "action = 'resume'", 1);
 }
@@ -276,10 +276,11 @@ START_TEST(a_claim_that_came_too_late_ends_as_unknown)
 	struct attempt *a = NULL;
 	struct pg_session *held = NULL;
 
-	settings.ledger.timeout = 300;
 	a = unknown("k1");
 	held = lock("attention");
+	settings.ledger.timeout = 300;
 	claim(a);
+	settings.ledger.timeout = PATIENCE;
 	answered(a);
 	found_is(a, LEDGER_UNAVAILABLE);
 	unlock(held);
@@ -420,7 +421,7 @@ START_TEST(what_is_stopped_is_told_all_the_same)
 	completed(ledger, "k1", "content", "the body");
 	scratch_do("SELECT onceward.raise_stop('orders.create', NULL, 'operator', 'a test', "
 		   "'me')");
-	turn_for(900);
+	TURN_UNTIL(stops_stop(ledger, &a->entry));
 	replayed(reserved(ledger, "k1", "content"), SPAN("the body"));
 	ck_assert_int_eq(found(ledger, "k1", "another", LEDGER_COMPLETED)->entry.same,
 			 LEDGER_DIFFERENT);

@@ -30,8 +30,13 @@ static void count(struct ledger *of, int64_t op_id)
 static void write_now(struct ledger *of)
 {
 	turn_for(50);
+	TURN_UNTIL(ledger_any_link(of));
 	replays_write(of, NEVER);
 }
+
+/* What was still being written when it was told to write is written behind that. */
+#define WRITTEN_UNTIL(sql, n)                                                                  \
+	TURN_UNTIL((replays_write(ledger, NEVER), scratch_number(sql)) == (n))
 
 START_TEST(replays_are_added_up_over_time_and_over_workers)
 {
@@ -44,12 +49,12 @@ START_TEST(replays_are_added_up_over_time_and_over_workers)
 	turn_for(50);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.replay"), 0);
 	write_now(ledger);
-	TURN_UNTIL(scratch_number("SELECT sum(n) FROM onceward.replay") == 4);
+	WRITTEN_UNTIL("SELECT sum(n) FROM onceward.replay", 4);
 	count(ledger, 5);
 	count(other, 5);
 	write_now(ledger);
 	write_now(other);
-	TURN_UNTIL(scratch_number("SELECT n FROM onceward.replay WHERE op_id = 5") == 5);
+	WRITTEN_UNTIL("SELECT n FROM onceward.replay WHERE op_id = 5", 5);
 	write_now(ledger);
 	turn_for(50);
 	ck_assert_int_eq(scratch_number("SELECT sum(n) FROM onceward.replay"), 6);
@@ -75,8 +80,7 @@ START_TEST(what_is_over_goes_as_others_come)
 	for (int round = 0; round < 2; round++) {
 		count(ledger, 5);
 		write_now(ledger);
-		TURN_UNTIL(scratch_number("SELECT n FROM onceward.replay WHERE op_id = 5") ==
-			   round + 1);
+		WRITTEN_UNTIL("SELECT n FROM onceward.replay WHERE op_id = 5", round + 1);
 	}
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.replay"), 1);
 }

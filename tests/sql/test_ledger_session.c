@@ -55,9 +55,10 @@ START_TEST(a_server_that_comes_late_is_found)
 	ck_assert_ptr_nonnull(ledger_state(ledger).why);
 	a = unavailable("k1");
 	ck_assert_int_ge(a->took_ms, 100);
-	ck_assert_int_lt(a->took_ms, 1300);
+	ck_assert_int_lt(a->turned_ms, 1300);
 	/* By now it is away for so long that nobody need wait. */
-	ck_assert_int_lt(unavailable("k2")->took_ms, 250);
+	ck_assert_int_lt(unavailable("k2")->turned_ms, 250);
+	settings.ledger.timeout = PATIENCE;
 	scratch_do("CREATE DATABASE later TEMPLATE onceward");
 	TURN_UNTIL(ledger_state(ledger).up);
 	won(ledger, "k1", "content");
@@ -109,6 +110,7 @@ START_TEST(without_tables_why_names_migrate)
 	ledger = ledger_begin();
 	why_is("onceward migrate");
 	ck_assert_ptr_nonnull(strstr(unavailable("k1")->entry.why, "onceward migrate"));
+	settings.ledger.timeout = PATIENCE;
 	migrate_it(conninfo);
 	TURN_UNTIL(ledger_state(ledger).up);
 	won(ledger, "k1", "content");
@@ -181,6 +183,7 @@ START_TEST(what_a_reload_brings_is_checked_before_it_is_used)
 	struct idempotency_settings refunds = an_operation("refunds.create");
 	struct route more[3] = { routes[0], routes[1], { .idempotency = &refunds } };
 	struct attempt *a = attempt_new(ledger, "k1", "content");
+	enum ledger_found refused = LEDGER_WON;
 
 	next.routes = more;
 	next.n_routes = 3;
@@ -191,9 +194,9 @@ START_TEST(what_a_reload_brings_is_checked_before_it_is_used)
 	ledger_follow(ledger, &next);
 	ck_assert_int_eq(holders, 1);
 	TURN_UNTIL(rows("identity", "operation = 'refunds.create'") == 1);
+	TURN_UNTIL(!operation_refused(ledger, &refunds, &refused));
 	a = attempt_new(ledger, "k1", "content");
 	a->entry.idempotency = &refunds;
-	turn_for(50);
 	reserve(a);
 	answered(a);
 	found_is(a, LEDGER_WON);
@@ -259,11 +262,12 @@ START_TEST(a_lease_that_was_not_renewed_ends)
 	struct attempt *a = attempt_new(ledger, "k1", "content");
 
 	ledger->renewed_ms -= LEDGER_RENEW_LIMIT_MS;
-	ledger->renew_at_ms = loop_now(loop) + 500;
+	ledger->renew_at_ms = INT64_MAX;
 	reserve(a);
 	turn_for(200);
 	ck_assert(!is_answered(a));
 	rows_are("key", "true", 0);
+	ledger->renew_at_ms = 0;
 	answered(a); /* after the renewal */
 	found_is(a, LEDGER_WON);
 }
@@ -295,9 +299,11 @@ START_TEST(by_a_first_reply_that_is_read_late_nothing_looks_younger_than_it_is)
 	usleep(1500000);
 	TURN_UNTIL(!ledger->renewing);
 	ck_assert_int_ge(reserved(ledger, "k1", "content")->entry.age_ms, 1500);
-	ledger->renew_at_ms = 0;
-	instance_renew(ledger, loop_now(loop));
-	TURN_UNTIL(!ledger->renewing);
+	for (int i = 0; i < 5 && ledger->clock_doubt_us > 1000000; i++) {
+		ledger->renew_at_ms = 0;
+		instance_renew(ledger, loop_now(loop));
+		TURN_UNTIL(!ledger->renewing);
+	}
 	ck_assert_int_le(ledger->clock_doubt_us, 1000000);
 }
 END_TEST
@@ -312,8 +318,9 @@ START_TEST(where_all_numbers_are_taken_nothing_is_reserved)
 	why_is("instance number");
 	log_says("no instance number is free");
 	a = unavailable("k1");
-	ck_assert_int_lt(a->took_ms, 1300);
+	ck_assert_int_lt(a->turned_ms, 1300);
 	rows_are("key", "true", 0);
+	settings.ledger.timeout = PATIENCE;
 	scratch_do("UPDATE onceward.instance SET renewed_at = now() - interval '61 minutes' "
 		   "WHERE number = 77");
 	TURN_UNTIL(ledger_state(ledger).up);
@@ -360,11 +367,10 @@ START_TEST(one_connection_of_two_that_dies_changes_nothing)
 	ledger_end(ledger);
 	settings.ledger.connections = 2;
 	ledger = ledger_open();
-	TURN_UNTIL(scratch_number("SELECT count(*) FROM pg_stat_activity WHERE " OURS) == 2);
-	turn_for(50);
 	for (int i = 0; i < 2; i++) {
 		char key[32];
 
+		TURN_UNTIL(ledger->links[0].checked && ledger->links[1].checked);
 		scratch_do(i == 0 ? "SELECT pg_terminate_backend(min(pid)) FROM "
 				    "pg_stat_activity WHERE " OURS
 				  : "SELECT pg_terminate_backend(max(pid)) FROM "

@@ -36,7 +36,7 @@ static void is_full(void)
 	ck_assert_ptr_nonnull(strstr(ledger_state(ledger).why, "is full"));
 	a = reserved(ledger, "new", "content");
 	found_is(a, LEDGER_OVERLOADED);
-	ck_assert_int_lt(a->took_ms, 1000);
+	ck_assert_int_lt(a->turned_ms, 1000);
 	rows_are("op", "key = 'new'", 0);
 }
 
@@ -129,9 +129,6 @@ START_TEST(reservations_that_came_too_late_fill_it_as_well)
 	struct pg_session *session = NULL, *events = NULL;
 	char key[32];
 
-	ledger_end(ledger);
-	settings.ledger.timeout = 200;
-	ledger = ledger_with_spool();
 	ledger_limit(ledger, 3, 1 << 20);
 	session = lock("key");
 	events = lock("event");
@@ -139,7 +136,7 @@ START_TEST(reservations_that_came_too_late_fill_it_as_well)
 		snprintf(key, sizeof(key), "k%d", i);
 		all[i] = attempt_new(ledger, key, "content");
 		all[i]->leaves = true;
-		reserve(all[i]);
+		reserve_within(all[i], 200);
 	}
 	for (int i = 0; i < 4; i++)
 		answered(all[i]);
@@ -205,12 +202,9 @@ START_TEST(a_reservation_that_came_too_late_is_given_back_without_a_file)
 	struct attempt *a = attempt_new(ledger, "k1", "content");
 	struct pg_session *session = NULL, *events = NULL;
 
-	ledger_end(ledger);
-	settings.ledger.timeout = 200;
-	a->ledger = ledger = ledger_with_spool();
 	session = lock("key");
 	events = lock("event");
-	reserve(a);
+	reserve_within(a, 200);
 	answered(a);
 	found_is(a, LEDGER_UNAVAILABLE);
 	attempt_leave(a);

@@ -114,7 +114,7 @@ START_TEST(a_wait_ends_in_time)
 	answered(b);
 	found_is(b, LEDGER_IN_FLIGHT);
 	ck_assert_int_ge(b->took_ms, 150);
-	ck_assert_int_lt(b->took_ms, 1150);
+	ck_assert_int_lt(b->turned_ms, 1150);
 	b = waiter(ledger, 0);
 	answered(b);
 	found_is(b, LEDGER_IN_FLIGHT);
@@ -126,13 +126,13 @@ START_TEST(a_lease_that_runs_out_ends_the_wait)
 {
 	struct attempt *b = NULL;
 
-	orders.lease = 1000;
+	orders.lease = 3000;
 	won(ledger, "k1", "content");
 	b = waiter(ledger, SOON);
 	answered(b);
 	found_is(b, LEDGER_UNKNOWN);
 	ck_assert_int_ge(b->took_ms, 100);
-	ck_assert_int_lt(b->took_ms, 3000);
+	ck_assert_int_lt(b->turned_ms, 5000);
 	nothing_went_wrong();
 }
 END_TEST
@@ -167,7 +167,7 @@ START_TEST(a_wait_ends_in_time_while_the_server_is_slow)
 	session = lock("event");
 	answered(b);
 	found_is(b, LEDGER_IN_FLIGHT);
-	ck_assert_int_lt(b->took_ms, 1300);
+	ck_assert_int_lt(b->turned_ms, 1300);
 	unlock(session);
 	TURN_UNTIL(b->gone);
 	nothing_went_wrong();

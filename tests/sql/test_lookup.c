@@ -54,23 +54,32 @@ START_TEST(few_are_asked_at_a_time_and_of_one_operation_fewer)
 }
 END_TEST
 
+static int64_t now_ms(void)
+{
+	return scratch_number("SELECT (extract(epoch FROM now()) * 1000)::int8");
+}
+
 START_TEST(a_lease_is_given_back_with_a_growing_gap)
 {
 	struct lookup *lookup = NULL;
-	int64_t at = 0, gap = 0;
+	int64_t at = 0, gap = 0, asked_at = 0;
+	char due[128];
 
 	unknown(1, "orders");
 	lookup = lookup_new(loop, metrics, &settings);
 	for (int i = 0; i < 3; i++) {
+		asked_at = now_ms();
 		answer(wait_for(lookup, "/o/1", 6000), 503, "");
 		gap = loop_clock_us() / 1000 - at;
 		ck_assert(i == 0 || gap >= 1000 << (i - 1));
 		at = loop_clock_us() / 1000;
 		row_becomes(lookup, 1, "owner IS NULL AND lease_until IS NULL", 1000);
 	}
-	ck_assert(row_says(1,
-			   "looks = 3 AND due_at > now() + interval '3 s' AND due_at < now() "
-			   "+ interval '4.1 s'"));
+	snprintf(due, sizeof(due),
+		 "looks = 3 AND due_at > to_timestamp(%lld / 1000.0) + interval '3 s' AND "
+		 "due_at < now() + interval '4.1 s'",
+		 (long long)asked_at);
+	ck_assert(row_says(1, due));
 	ck_assert_uint_eq(looked("failed"), 3);
 	lookup_free(lookup);
 }
@@ -82,17 +91,18 @@ START_TEST(under_a_lease_nobody_else_asks_and_behind_it_somebody_does)
 	int64_t began = 0;
 
 	unknown(1, "orders");
+	upstream.timeout = 600;
 	one = lookup_new(loop, metrics, &settings);
 	wait_for(one, "/o/1", 3000);
 	began = loop_clock_us() / 1000;
 	lookup_free(one); /* it dies with the lease */
 	other = lookup_new(loop, metrics, &settings);
 	turn_for(other, NULL, 2000);
-	ck_assert_uint_eq(asked("/o/1"), 1);
+	if (loop_clock_us() / 1000 < began + LEASE_MS - 1000) /* a busy machine may be late */
+		ck_assert_uint_eq(asked("/o/1"), 1);
 	answer(wait_for(other, "/o/1", LEASE_MS + 1000), 200, "{}");
 	ck_assert_int_ge(loop_clock_us() / 1000 - began, LEASE_MS - 100);
-	turn_for(other, NULL, 300);
-	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 0);
+	left_are(other, 0);
 	lookup_free(other);
 }
 END_TEST
@@ -102,6 +112,7 @@ START_TEST(a_ledger_that_goes_while_it_is_asked_is_told_later)
 	struct lookup *lookup = NULL;
 
 	unknown(1, "orders");
+	upstream.timeout = 600;
 	lookup = lookup_new(loop, metrics, &settings);
 	wait_for(lookup, "/o/1", 3000);
 	scratch_do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
@@ -111,8 +122,7 @@ START_TEST(a_ledger_that_goes_while_it_is_asked_is_told_later)
 	turn_for(lookup, NULL, 300);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 1);
 	answer(wait_for(lookup, "/o/1", LEASE_MS + 2000), 200, "{}");
-	turn_for(lookup, NULL, 300);
-	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 0);
+	left_are(lookup, 0);
 	lookup_free(lookup);
 }
 END_TEST
@@ -120,6 +130,8 @@ END_TEST
 START_TEST(who_waits_for_a_record_has_it_asked_for_soon_and_not_too_often)
 {
 	struct lookup *lookup = NULL;
+	int64_t asked_at = 0;
+	char due[128];
 
 	unknown(1, "orders");
 	scratch_do(
@@ -128,12 +140,15 @@ START_TEST(who_waits_for_a_record_has_it_asked_for_soon_and_not_too_often)
 	turn_for(lookup, NULL, 2 * ROUND_MS);
 	ck_assert_uint_eq(n_askings, 0);
 	scratch_do("SELECT onceward.lookup_poke('{1,2}')");
+	asked_at = now_ms();
 	answer(wait_for(lookup, "/o/1", ROUND_MS), 503, "");
-	turn_for(lookup, NULL, 100);
+	row_becomes(lookup, 1, "owner IS NULL", SOON);
 	scratch_do("SELECT onceward.lookup_poke('{1}')");
-	ck_assert(row_says(1,
-			   "due_at > now() + interval '200 ms' AND due_at < now() + interval "
-			   "'1 s'"));
+	snprintf(due, sizeof(due),
+		 "due_at > to_timestamp(%lld / 1000.0) + interval '900 ms' AND due_at < now() "
+		 "+ interval '1 s'",
+		 (long long)asked_at);
+	ck_assert(row_says(1, due));
 	lookup_free(lookup);
 }
 END_TEST
@@ -148,11 +163,10 @@ START_TEST(what_others_settle_meanwhile_stays_as_it_is)
 	wait_for(lookup, "/o/1", 3000);
 	event(1, 2, 200, "'h'"); /* and now it has */
 	answer(&askings[0], 200, "{}");
-	turn_for(lookup, NULL, 300);
+	left_are(lookup, 0);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.event_late WHERE slot > "
 					"0"),
 			 0);
-	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 0);
 	lookup_free(lookup);
 }
 END_TEST
@@ -172,8 +186,7 @@ START_TEST(where_no_route_looks_up_nobody_is_connected_to)
 	operations[0].recovery.contract = RECOVERY_LOOKUP;
 	lookup_follow(lookup, &settings);
 	answer(wait_for(lookup, "/o/1", 3000), 200, "{}");
-	turn_for(lookup, NULL, 300);
-	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 0);
+	left_are(lookup, 0);
 	lookup_free(lookup);
 }
 END_TEST
@@ -218,7 +231,8 @@ START_TEST(not_found_twice_behind_the_lease_beside_a_control_releases)
 	answer(wait_for(lookup, "/o/2", 3000), 404, "");
 	row_becomes(lookup, 2, "owner IS NULL AND not_found_at IS NOT NULL", 1000);
 	answer(wait_for(lookup, "/o/2", 3000), 404, "");
-	turn_for(lookup, NULL, 300);
+	left_are(lookup, 0);
+	turn_for(lookup, NULL, 50); /* and that is heard */
 	ck_assert_int_eq(
 		scratch_number("SELECT count(*) FROM onceward.event_late WHERE op_id = "
 			       "2 AND slot = 2 AND kind = 4 AND source = 1"),
@@ -236,7 +250,7 @@ START_TEST(under_the_lease_of_the_attempt_not_found_counts_for_nothing)
 	struct lookup *lookup = NULL;
 
 	completed(1, "orders");
-	record(2, "orders", 3000);
+	record(2, "orders", 60000);
 	event(2, 3, 0, "NULL"); /* cut off, and it may go on at the upstream */
 	listed(2);
 	lookup = lookup_new(loop, metrics, &settings);
@@ -286,7 +300,8 @@ START_TEST(a_not_found_that_is_contradicted_begins_anew)
 	scratch_do("UPDATE onceward.attention SET not_found_at = now() - interval '50 s'");
 	lookup = lookup_new(loop, metrics, &settings);
 	answer(wait_for(lookup, "/o/2", 3000), 503, ""); /* says nothing */
-	turn_for(lookup, NULL, 200);
+	row_becomes(lookup, 2, "owner IS NULL", SOON);
+	lookup_free(lookup);
 	ck_assert(row_says(2, "not_found_at < now() - interval '49 s'"));
 	scratch_do("UPDATE onceward.attention SET owner = 5");
 	scratch_do("SELECT onceward.lookup_return(5, 2, 0, 1::smallint)");
@@ -296,7 +311,6 @@ START_TEST(a_not_found_that_is_contradicted_begins_anew)
 	scratch_do("UPDATE onceward.attention SET owner = 5");
 	scratch_do("SELECT onceward.lookup_return(5, 2, 0, -1::smallint)");
 	ck_assert(row_says(2, "not_found_at IS NULL"));
-	lookup_free(lookup);
 }
 END_TEST
 

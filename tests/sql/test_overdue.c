@@ -33,6 +33,7 @@ static void set_up(void)
 {
 	static const char *const names[] = { "orders", "payments" };
 
+	scratch_same_day();
 	loop = loop_new();
 	metrics = metrics_new();
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -97,20 +98,34 @@ static unsigned long told(const char *operation)
 	return n;
 }
 
+/* For how long turns went on: a machine that stands still in between is no long turn. */
+static int64_t turned_us;
+
+#define TURN_US 40000 /* a turn that is not held up */
+
+static void turn(void)
+{
+	int64_t began = loop_clock_us(), took = 0;
+
+	loop_wait(loop, 20);
+	took = loop_clock_us() - began;
+	turned_us += took < TURN_US ? took : TURN_US;
+}
+
 static void turn_for(int64_t ms)
 {
-	int64_t until = loop_clock_us() + ms * 1000;
+	int64_t until = turned_us + ms * 1000;
 
-	while (loop_clock_us() < until)
-		loop_wait(loop, 20);
+	while (turned_us < until)
+		turn();
 }
 
 static void until(const char *sql, long number)
 {
-	int64_t end = loop_clock_us() + (int64_t)WITHIN_MS * 1000;
+	int64_t end = turned_us + (int64_t)WITHIN_MS * 1000;
 
 	while (scratch_number(sql) != number) {
-		ck_assert_msg(loop_clock_us() < end, "%s is not %ld", sql, number);
+		ck_assert_msg(turned_us < end, "%s is not %ld", sql, number);
 		turn_for(100);
 	}
 }
@@ -121,12 +136,13 @@ START_TEST(each_record_is_told_of_once_whoever_meets_it)
 
 	for (int i = 0; i < 250; i++) /* more than come at a time */
 		unknown(i, "orders", 120);
-	unknown(300, "orders", 30);
+	unknown(300, "orders", 5);
 	unknown(301, "payments", 120);
 	one = sweep_new(loop, metrics, &settings);
 	other = sweep_new(loop, metrics, &settings);
 	turn_for(2000);
 	unknown(302, "payments", 57); /* in a moment */
+	turn_for(3000);
 	until("SELECT count(*) FROM onceward.attention WHERE alerted", 252);
 	turn_for(6000);
 	ck_assert_uint_eq(told("orders"), 250);
@@ -148,7 +164,7 @@ START_TEST(a_record_ends_once_with_an_answer_that_fits_its_hash)
 	operations[0].recovery.after_deadline = RECOVERY_END_FINAL;
 	for (int i = 0; i < 20; i++)
 		unknown(i, "orders", 120);
-	unknown(20, "orders", 30);
+	unknown(20, "orders", 5);
 	unknown(21, "payments", 120);
 	one = sweep_new(loop, metrics, &settings);
 	other = sweep_new(loop, metrics, &settings);
@@ -182,11 +198,12 @@ START_TEST(what_is_being_looked_up_ends_behind_that)
 
 	operations[0].recovery.after_deadline = RECOVERY_END_FINAL;
 	unknown(1, "orders", 120);
-	scratch_do("UPDATE onceward.attention SET owner = 5, lease_until = now() + interval '3 "
-		   "s'");
+	scratch_do("UPDATE onceward.attention SET owner = 5, lease_until = now() + interval '1 "
+		   "h'");
 	sweep = sweep_new(loop, metrics, &settings);
 	turn_for(2000);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 1);
+	scratch_do("UPDATE onceward.attention SET lease_until = now()");
 	until("SELECT count(*) FROM onceward.attention", 0);
 	sweep_free(sweep);
 }

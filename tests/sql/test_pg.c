@@ -71,7 +71,7 @@ START_TEST(a_statement_that_takes_too_long_fails)
 {
 	struct pg_session *other = scratch_open(scratch_conninfo);
 
-	connect_with("options='-c statement_timeout=200ms'", true);
+	connect_with("options='-c statement_timeout=1s'", true);
 	scratch_run(other, "BEGIN; LOCK TABLE thing");
 	begin(0);
 	send_put(500);
@@ -90,13 +90,21 @@ END_TEST
 
 START_TEST(a_cancelled_wait_for_a_standby_is_no_commit)
 {
+	static const char waiting[] =
+		"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
 	connect_with("", true);
 	scratch_do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
 	scratch_do("SELECT pg_reload_conf()");
-	turn_for(200);
-	begin(0);
-	send_put(600);
-	pg_end(pg);
+	do { /* until it is heard by whoever makes commits wait, the server's checkpointer */
+		begin(0);
+		send_put(600);
+		pg_end(pg);
+		pg_flush(pg);
+		while (!work[0].ended && scratch_number(waiting) != 1)
+			turn();
+	} while (work[0].ended);
+	ended = 0;
 	begin(1);
 	send_put(601);
 	send_one();

@@ -18,6 +18,7 @@ static struct pg_session *session;
 
 static void set_up(void)
 {
+	scratch_same_day();
 	scratch_migrate();
 	session = scratch_open(scratch_conninfo);
 	scratch_run(session, "TRUNCATE onceward.key, onceward.op, onceward.event, "

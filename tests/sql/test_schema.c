@@ -260,6 +260,7 @@ static Suite *suite(void)
 	Suite *s = suite_create("schema");
 	TCase *t = tcase_create("schema");
 
+	tcase_add_checked_fixture(t, scratch_same_day, NULL);
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, migrate_makes_the_tables_once);
 	tcase_add_test(t, an_owner_who_is_no_superuser_can_migrate);

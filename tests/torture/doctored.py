@@ -175,7 +175,9 @@ def resent_too_often(s):
 
 def resent_too_late(s):
     s.row(93, s.RESENT, [(1, 3, None, None), (2, 1, None, None), (3, 2, 201, "{}")])
-    s.records[-1]["events"][2]["at"] = day(s.clock + 120)
+    s.clock += 120
+    s.records[-1]["events"][2]["at"] = day(s.clock)
+    s.arrives(93, s.RESENT, 201)
 
 
 def resent_with_other_content(s):

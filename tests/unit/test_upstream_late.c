@@ -85,7 +85,7 @@ START_TEST(a_call_becomes_late_in_the_queue)
 	begin_crowded();
 	send_by(in_ms(20));
 	assert_late(1);
-	ck_assert_int_lt(rig.call.total_us, 55000);
+	ck_assert_int_lt(rig.turned_us, 55000);
 	call_wait(&client, &ahead);
 	assert_end(ahead, UPSTREAM_ANSWERED);
 	finish();
@@ -99,7 +99,7 @@ START_TEST(a_call_becomes_late_while_it_connects)
 	client_server_at(&client, "127.0.0.1", server.port, false);
 	send_by(in_ms(100));
 	assert_late(0);
-	ck_assert_int_lt(rig.call.total_us, 600000);
+	ck_assert_int_lt(rig.turned_us, 600000);
 	ck_assert_uint_eq(server.connections, 0);
 	finish();
 }
@@ -149,8 +149,8 @@ START_TEST(a_call_without_a_time_has_only_the_other_limits)
 {
 	begin(slow);
 	client.upstream.max_connections = 1;
-	client.upstream.queue_timeout = 150;
-	client.upstream.connect_timeout = 400;
+	client.upstream.queue_timeout = 1500;
+	client.upstream.connect_timeout = 2000;
 	client.upstream.connections = CONNECTIONS_FRESH;
 	client_server_at(&client, "127.0.0.1", server.port, false);
 	client_server_at(&client, "127.0.0.1", deaf_port(), false);
@@ -159,7 +159,7 @@ START_TEST(a_call_without_a_time_has_only_the_other_limits)
 	send_by(0);
 	call_wait(&client, &rig);
 	assert_end(rig, UPSTREAM_ANSWERED);
-	ck_assert_int_ge(rig.call.total_us, 400000);
+	ck_assert_int_ge(rig.call.total_us, 2000000);
 	finish();
 }
 END_TEST

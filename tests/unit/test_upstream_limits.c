@@ -74,7 +74,7 @@ START_TEST(connecting_that_hangs_sent_nothing)
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_NOT_SENT);
 	ck_assert_int_ge(rig.call.total_us, 140000);
-	ck_assert_int_lt(rig.call.total_us, 900000);
+	ck_assert_int_lt(rig.turned_us, 900000);
 	finish();
 }
 END_TEST
@@ -83,16 +83,16 @@ START_TEST(the_next_server_is_tried_and_a_failed_one_passed_over)
 {
 	begin(answer_ok);
 	client.upstream.connections = CONNECTIONS_FRESH;
-	client.upstream.connect_timeout = 150;
+	client.upstream.connect_timeout = 1000;
 	client_server_at(&client, "127.0.0.1", deaf_port(), false);
 	client_to(&client, &server);
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_ANSWERED);
-	ck_assert_int_ge(rig.call.wait_us, 140000);
+	ck_assert_int_ge(rig.call.wait_us, 990000);
 	for (int i = 0; i < 4; i++) {
 		call(&client, &rig, "POST", SPAN("x"));
 		assert_end(rig, UPSTREAM_ANSWERED);
-		ck_assert_int_lt(rig.call.wait_us, 140000);
+		ck_assert_int_lt(rig.call.wait_us, 990000);
 	}
 	ck_assert_uint_eq(server.arrivals, 5);
 	finish();
@@ -152,10 +152,17 @@ START_TEST(a_server_that_took_the_request_is_the_only_one)
 }
 END_TEST
 
+/* For longer than anybody waits: until the test is over. */
+static bool fall_silent(const struct peer *peer)
+{
+	while (!peer->server->over)
+		nap(10);
+	return false;
+}
+
 static bool silence(struct peer *peer)
 {
-	nap(600);
-	return say_text(peer, OK_ANSWER);
+	return fall_silent(peer);
 }
 
 START_TEST(an_answer_that_does_not_begin_is_timed_out)
@@ -166,7 +173,7 @@ START_TEST(an_answer_that_does_not_begin_is_timed_out)
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_TIMED_OUT);
 	ck_assert_int_ge(rig.call.total_us, 150000);
-	ck_assert_int_lt(rig.call.total_us, 550000);
+	ck_assert_int_lt(rig.turned_us, 550000);
 	ck_assert_uint_eq(server.arrivals, 1);
 	finish();
 }
@@ -175,8 +182,7 @@ END_TEST
 static bool pause_midway(struct peer *peer)
 {
 	say_text(peer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
-	nap(600);
-	return say_text(peer, "k");
+	return fall_silent(peer);
 }
 
 START_TEST(an_answer_that_pauses_is_timed_out)
@@ -187,7 +193,7 @@ START_TEST(an_answer_that_pauses_is_timed_out)
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, UPSTREAM_TIMED_OUT);
 	ck_assert_int_ge(rig.call.total_us, 150000);
-	ck_assert_int_lt(rig.call.total_us, 550000);
+	ck_assert_int_lt(rig.turned_us, 550000);
 	finish();
 }
 END_TEST
@@ -205,14 +211,12 @@ static bool dribble(struct peer *peer)
 START_TEST(an_answer_that_dribbles_is_timed_out_as_a_whole_or_is_whole)
 {
 	begin(dribble);
-	client.upstream.idle_timeout = 150;
-	client.upstream.first_byte_timeout = 150;
-	client.upstream.timeout = _i ? 3000 : 300;
+	client.upstream.timeout = _i ? 10000 : 300;
 	client_to(&client, &server);
 	call(&client, &rig, "POST", SPAN("x"));
 	assert_end(rig, _i ? UPSTREAM_ANSWERED : UPSTREAM_TIMED_OUT);
 	ck_assert_int_ge(rig.call.total_us, 300000);
-	ck_assert_int_lt(rig.call.total_us, _i ? 2900000 : 550000);
+	ck_assert_int_lt(rig.turned_us, _i ? 2900000 : 550000);
 	finish();
 }
 END_TEST
@@ -227,7 +231,7 @@ START_TEST(a_server_that_does_not_read_is_timed_out)
 	body.at = arena_zero(client.arena, body.len);
 	call(&client, &rig, "POST", body);
 	assert_end(rig, UPSTREAM_TIMED_OUT);
-	ck_assert_int_lt(rig.call.total_us, 1500000);
+	ck_assert_int_lt(rig.turned_us, 1500000);
 	server.over = true;
 	finish();
 }
@@ -265,16 +269,36 @@ START_TEST(calls_wait_for_a_connection_in_their_order)
 }
 END_TEST
 
+static atomic_bool go;
+
+static bool answer_on_go(struct peer *peer)
+{
+	while (!go)
+		nap(10);
+	return say_text(peer, OK_ANSWER);
+}
+
 START_TEST(the_queue_is_left_in_time)
 {
-	begin(slow);
+	begin(answer_on_go);
 	client.upstream.max_connections = 1;
 	client.upstream.queue_timeout = 100;
 	client_to(&client, &server);
-	ck_assert_uint_eq(send_many(8), 2);
-	for (int i = 2; i < 8; i++)
+	for (int i = 0; i < 8; i++) {
+		call_begin(&client, &many[i], "POST", SPAN("x"));
+		call_send(&client, &many[i]);
+	}
+	for (int i = 7; i > 0; i--) {
+		call_wait(&client, &many[i]);
 		assert_end(many[i], UPSTREAM_NOT_SENT);
-	ck_assert_uint_eq(server.arrivals, 2);
+		ck_assert_int_ge(many[i].call.total_us, 95000);
+		ck_assert_int_lt(many[i].turned_us, 500000);
+	}
+	ck_assert(!many[0].done);
+	go = true;
+	call_wait(&client, &many[0]);
+	assert_end(many[0], UPSTREAM_ANSWERED);
+	ck_assert_uint_eq(server.arrivals, 1);
 	finish();
 }
 END_TEST
@@ -308,21 +332,12 @@ START_TEST(many_calls_share_few_connections)
 }
 END_TEST
 
-static atomic_bool go;
-
-static bool answer_on_go(struct peer *peer)
-{
-	while (!go)
-		nap(10);
-	return say_text(peer, OK_ANSWER);
-}
-
 /* More sockets are ready than one wait reports, and all timers are due. */
 START_TEST(an_answer_that_lay_there_in_time_counts)
 {
 	begin(answer_on_go);
 	client.upstream.max_connections = 300;
-	client.upstream.first_byte_timeout = 1500;
+	client.upstream.first_byte_timeout = 4000;
 	client_to(&client, &server);
 	for (size_t i = 0; i < ARRAY_LEN(many); i++) {
 		call_begin(&client, &many[i], "POST", SPAN("x"));
@@ -331,7 +346,7 @@ START_TEST(an_answer_that_lay_there_in_time_counts)
 	while (server.arrivals < ARRAY_LEN(many))
 		turn_for(&client, 5);
 	go = true;
-	nap(1600);
+	nap(4100);
 	for (size_t i = 0; i < ARRAY_LEN(many); i++) {
 		call_wait(&client, &many[i]);
 		assert_end(many[i], UPSTREAM_ANSWERED);
@@ -343,16 +358,16 @@ END_TEST
 START_TEST(an_old_connection_is_not_used_again)
 {
 	begin(answer_ok);
-	client.upstream.keepalive = 60;
+	client.upstream.keepalive = 1000;
 	client_to(&client, &server);
 	call(&client, &rig, "POST", SPAN("x"));
 	call(&client, &rig, "POST", SPAN("x"));
 	ck_assert_uint_eq(server.connections, 1);
-	turn_for(&client, 80);
+	turn_for(&client, 1020);
 	call(&client, &rig, "POST", SPAN("x"));
 	ck_assert_uint_eq(server.connections, 2);
-	turn_for(&client, 1200);
-	ck_assert_uint_eq(server.peers, 0); /* swept */
+	turn_for(&client, 1000);
+	peers_gone(&client, &server); /* swept */
 	finish();
 }
 END_TEST
@@ -374,8 +389,7 @@ START_TEST(a_reload_keeps_what_it_does_not_change)
 	ck_assert_uint_eq(server.connections, 1);
 	same.name = "renamed";
 	upstreams_follow(client.upstreams, &next, 1);
-	turn_for(&client, 30);
-	ck_assert_uint_eq(server.peers, 0);
+	peers_gone(&client, &server);
 	finish();
 }
 END_TEST
@@ -396,8 +410,7 @@ START_TEST(a_reload_ends_no_call)
 	call_wait(&client, &many[1]);
 	assert_end(many[0], UPSTREAM_ANSWERED);
 	assert_end(many[1], UPSTREAM_ANSWERED);
-	turn_for(&client, 30);
-	ck_assert_uint_eq(server.peers, 0); /* it is not kept */
+	peers_gone(&client, &server); /* it is not kept */
 	turn_for(&client, 1200);
 	follow();
 	call(&client, &rig, "POST", SPAN("x"));

@@ -312,6 +312,8 @@ START_TEST(a_connection_that_was_paused_at_the_end_serves_again)
 		prepare(1000);
 		sink.pause_at = 40 * KIB;
 		call_send(&client, &sink.rig);
+		while (sink.got.len < 40 * KIB)
+			turn(&client, 5);
 		turn_for(&client, 30);
 		upstream_resume(&sink.rig.call);
 		call_wait(&client, &sink.rig);
@@ -332,6 +334,8 @@ START_TEST(a_cancelled_call_ends_and_its_connection_with_it)
 	sink.rig.call.eager = true;
 	sink.pause_at = _i == 2;
 	call_send(&client, &sink.rig);
+	while (_i > 0 && !server.arrivals)
+		turn(&client, 5);
 	turn_for(&client, _i == 0 ? 0 : 50);
 	upstream_cancel(&sink.rig.call, "nobody waits");
 	ck_assert(!sink.rig.done); /* not inside of it */

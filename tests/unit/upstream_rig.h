@@ -237,11 +237,11 @@ static inline void client_start(struct client_rig *client)
 	client->upstreams = upstreams_new(client->loop, client->metrics);
 	client->upstream = (struct upstream_settings){
 		.name = "rig",
-		.connect_timeout = 1000,
-		.first_byte_timeout = 2000,
-		.idle_timeout = 2000,
-		.timeout = 5000,
-		.queue_timeout = 1000,
+		.connect_timeout = 10000,
+		.first_byte_timeout = 10000,
+		.idle_timeout = 10000,
+		.timeout = 15000,
+		.queue_timeout = 10000,
 		.keepalive = 3000,
 		.max_connections = 8,
 		.server = client->server,
@@ -277,6 +277,7 @@ static inline void client_stop(struct client_rig *client)
 struct call_rig {
 	struct upstream_call call;
 	bool done;
+	int64_t turned_us; /* how long it was waited for */
 };
 
 static inline void call_done(struct upstream_call *call)
@@ -301,7 +302,7 @@ static inline void call_begin(struct client_rig *client, struct call_rig *rig,
 					    .fields = { field, 1 },
 					    .body = body,
 					    .answer_max = (size_t)8 << 20,
-					    .start_by_ms = loop_clock_us() / 1000 + 10000,
+					    .start_by_ms = loop_clock_us() / 1000 + 20000,
 					    .done = call_done } };
 }
 
@@ -311,15 +312,39 @@ static inline void call_send(struct client_rig *client, struct call_rig *rig)
 	ck_assert_msg(!rig->done, "done was called inside upstream_send");
 }
 
+/* For how long turns went on: a machine that stands still in between is no long turn. */
+static int64_t turned_us;
+
+static inline void turn(struct client_rig *client, int ms)
+{
+	int64_t began = loop_clock_us(), took = 0;
+
+	loop_wait(client->loop, ms);
+	upstreams_run(client->upstreams);
+	took = loop_clock_us() - began;
+	turned_us += took < (ms + 5) * 1000 ? took : (ms + 5) * 1000;
+}
+
 /* Turns until it is done. */
 static inline void call_wait(struct client_rig *client, struct call_rig *rig)
 {
-	int64_t until = loop_clock_us() + 10000000;
+	int64_t began = turned_us;
 
 	while (!rig->done) {
-		loop_wait(client->loop, 1000);
-		upstreams_run(client->upstreams);
-		ck_assert_msg(loop_clock_us() < until, "the call does not end");
+		turn(client, 20);
+		ck_assert_msg(turned_us < began + 20000000, "the call does not end");
+	}
+	rig->turned_us = turned_us - began;
+}
+
+/* Until the server has closed all that it had. */
+static inline void peers_gone(struct client_rig *client, const struct server_rig *server)
+{
+	int64_t began = turned_us;
+
+	while (server->peers) {
+		turn(client, 20);
+		ck_assert_msg(turned_us < began + 10000000, "a connection stays");
 	}
 }
 
@@ -334,12 +359,10 @@ static inline enum upstream_end call(struct client_rig *client, struct call_rig 
 
 static inline void turn_for(struct client_rig *client, int ms)
 {
-	int64_t until = loop_clock_us() + (int64_t)ms * 1000;
+	int64_t until = turned_us + (int64_t)ms * 1000;
 
-	while (loop_clock_us() < until) {
-		loop_wait(client->loop, 5);
-		upstreams_run(client->upstreams);
-	}
+	while (turned_us < until)
+		turn(client, 5);
 }
 
 /* The descriptor of the connection that the client has to the server. */
