@@ -894,7 +894,20 @@ class Gateway:
                 f"{self.name} left with {self.process.returncode}: {log[-1000:]}"
 
 
+def roomy(top=None, idempotency=None):
+    """What .both() takes, and nothing runs out while the test holds something, be the machine
+    as slow as it may."""
+    patient = {"connect_timeout": "5s", "queue_timeout": "5s", "first_byte_timeout": "30s",
+               "idle_timeout": "30s", "timeout": "40s"}
+    return {"top": merged({"ledger": {"timeout": "20s"}, "upstreams": {"orders": patient}}, top),
+            "idempotency": merged({"lease": "90s", "settle_wait": "20s"}, idempotency)}
+
+
 # ---------------------------------------------------------------------------- the stage
+
+# What .blocked() finds the gateway's own statements by: a sweep may wait for the same table.
+RESERVE, SETTLE = "INSERT INTO onceward.key", "INSERT INTO onceward.event"
+
 
 class Stage:
     """What one test has to play with."""

@@ -1,7 +1,7 @@
 """A client that leaves changes nothing about its operation (CONTRACT 2.6)."""
 import time
 
-from harness import Connection, Later, request_bytes, tag, until
+from harness import RESERVE, SETTLE, Connection, Later, request_bytes, roomy, tag, until
 
 FIELDS = [("Content-Type", "application/json")]
 BODY = b'{"item":"book"}'
@@ -9,7 +9,7 @@ BODY = b'{"item":"book"}'
 
 def leaves(t, how, hold):
     """The client leaves at a moment that `hold` makes; the operation completes; a retry replays."""
-    upstream, gateway = t.both(idempotency={"wait": "5s"})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "20s"}))
     key = t.key()
     connection = Connection(gateway.port)
     head = request_bytes("POST", "/v1/orders", FIELDS + [("Idempotency-Key", key)], BODY)
@@ -35,10 +35,10 @@ def leaves(t, how, hold):
 
 class Lock:
     def __init__(self, t, table):
-        self.t, self.table, self.session = t, table, t.lock(table)
+        self.t, self.session = t, t.lock(table)
 
     def reached(self):
-        until(lambda: self.t.blocked(f"INTO onceward.{self.table}"), what="the gateway waiting for the lock")
+        until(lambda: self.t.blocked(RESERVE), what="the gateway waiting for the lock")
 
     def __call__(self):
         self.session.close()
@@ -78,7 +78,7 @@ def test_a_client_that_half_closes_still_gets_its_answer(t):
 
 @tag("threads")
 def test_a_client_that_leaves_while_its_answer_is_settled(t):
-    upstream, gateway = t.both(idempotency={"wait": "5s", "settle_wait": "5s"})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "20s"}))
     key = t.key()
     gate = upstream.gate(key)
     connection = Connection(gateway.port)
@@ -86,7 +86,7 @@ def test_a_client_that_leaves_while_its_answer_is_settled(t):
     gate.arrived()
     lock = t.lock("event")
     gate.open()
-    until(lambda: t.blocked("INTO onceward.event "), what="the settle waiting for the lock")
+    until(lambda: t.blocked(SETTLE), what="the settle waiting for the lock")
     connection.reset()
     time.sleep(0.2)
     lock.close()
@@ -111,7 +111,7 @@ def test_a_client_that_leaves_before_its_body_is_there_leaves_nothing(t):
 
 @tag("threads")
 def test_a_waiter_that_leaves_does_not_disturb_the_others(t):
-    upstream, gateway = t.both(idempotency={"wait": "5s"})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "20s"}))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
@@ -127,7 +127,7 @@ def test_a_waiter_that_leaves_does_not_disturb_the_others(t):
 
 
 def test_the_next_request_on_a_connection_waits_for_the_first(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     keys = [t.key(), t.key()]
     gates = [upstream.gate(key) for key in keys]
     with Connection(gateway.port) as connection:

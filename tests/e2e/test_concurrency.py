@@ -1,13 +1,13 @@
 """Equal keys at the same time: one forward, equal answers (CONTRACT 2, 3)."""
 import time
 
-from harness import Connection, Later, answer, request_bytes, tag, together, until
+from harness import Connection, Later, answer, request_bytes, roomy, tag, together, until
 
 
 @tag("threads")
 def test_50_requests_with_one_key_over_two_gateways_execute_once(t):
     upstream = t.upstream()
-    gateways = [t.gateway(upstream), t.gateway(upstream)]
+    gateways = [t.gateway(upstream, **roomy()) for _ in range(2)]
     for _ in range(3):
         key = t.key()
         results = together([lambda g=gateways[i % 2]: g.post(key) for i in range(50)])
@@ -26,7 +26,7 @@ def test_50_requests_with_one_key_over_two_gateways_execute_once(t):
 
 def test_equal_keys_with_different_contents_at_once_execute_once(t):
     upstream = t.upstream()
-    gateways = [t.gateway(upstream), t.gateway(upstream)]
+    gateways = [t.gateway(upstream, **roomy()) for _ in range(2)]
     key = t.key()
     results = together([lambda i=i: gateways[i % 2].post(key, b'{"n":%d}' % i) for i in range(30)])
     assert sorted(r.status for r in results) == [201] + [409] * 29, results
@@ -36,7 +36,7 @@ def test_equal_keys_with_different_contents_at_once_execute_once(t):
 @tag("threads")
 def test_a_second_request_waits_for_the_first_and_replays_it(t):
     upstream = t.upstream()
-    gateways = [t.gateway(upstream, idempotency={"wait": "5s"}) for _ in range(2)]
+    gateways = [t.gateway(upstream, **roomy(idempotency={"wait": "20s"})) for _ in range(2)]
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateways[0].post(key))
@@ -50,24 +50,24 @@ def test_a_second_request_waits_for_the_first_and_replays_it(t):
 
 
 def test_a_wait_that_is_over_is_in_progress(t):
-    upstream, gateway = t.both(idempotency={"wait": "300ms"})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "300ms"}))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
     gate.arrived()
     began = time.monotonic()
     second = gateway.post(key)
-    assert 0.25 < time.monotonic() - began < 2
+    assert 0.25 < time.monotonic() - began < 15, "and not until the first one has its answer"
     assert (second.status, second.code) == (503, "idempotency_in_progress"), second
     assert int(second.field("Retry-After")) >= 1 and second.json()["may_have_executed"] is True
     other = gateway.post(key, b'{"other":1}')
     assert (other.status, other.code) == (409, "idempotency_payload_mismatch"), "also meanwhile"
     gate.open()
-    assert gateway.post(key).body == first.result().body and upstream.count(key) == 1
+    assert first.result().body == gateway.post(key).body and upstream.count(key) == 1
 
 
 def test_the_status_of_in_progress_is_the_routes(t):
-    upstream, gateway = t.both(idempotency={"wait": "0s", "in_progress_status": 409})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "0s", "in_progress_status": 409}))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
@@ -79,7 +79,7 @@ def test_the_status_of_in_progress_is_the_routes(t):
 
 
 def test_a_waiter_never_forwards_even_where_the_first_was_refused(t):
-    upstream, gateway = t.both(idempotency={"wait": "5s"})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "20s"}))
     key = t.key()
     gate = upstream.gate(key, answer(400))
     first = Later(lambda: gateway.post(key))
@@ -95,7 +95,7 @@ def test_a_waiter_never_forwards_even_where_the_first_was_refused(t):
 
 
 def test_a_waiter_learns_that_the_result_is_unknown(t):
-    upstream, gateway = t.both(idempotency={"wait": "5s"})
+    upstream, gateway = t.both(**roomy(idempotency={"wait": "20s"}))
     key = t.key()
     gate = upstream.gate(key, answer(500))
     first = Later(lambda: gateway.post(key))
@@ -108,8 +108,8 @@ def test_a_waiter_learns_that_the_result_is_unknown(t):
 
 
 def test_waiters_are_bounded(t):
-    upstream, gateway = t.both(top={"workers": 1, "limits": {"waiters": 3}},
-                               idempotency={"wait": "5s"})
+    upstream, gateway = t.both(**roomy(top={"workers": 1, "limits": {"waiters": 3}},
+                                       idempotency={"wait": "20s"}))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
@@ -124,7 +124,7 @@ def test_waiters_are_bounded(t):
 
 
 def test_requests_under_way_are_bounded(t):
-    upstream, gateway = t.both(top={"workers": 1, "limits": {"in_flight": 2}})
+    upstream, gateway = t.both(**roomy(top={"workers": 1, "limits": {"in_flight": 2}}))
     held = [t.key(), t.key()]
     gates = [upstream.gate(key) for key in held]
     first = [Later(lambda key=key: gateway.post(key)) for key in held]
@@ -136,13 +136,14 @@ def test_requests_under_way_are_bounded(t):
         gate.open()
     for request in first:
         assert request.result().status == 201
-    assert gateway.post(t.key()).status == 201
+    # A client may have its answer a moment before the gateway counts it as ended.
+    until(lambda: gateway.post(t.key()).status == 201, what="room for another")
 
 
 @tag("threads")
 def test_overlapping_keys_in_opposite_order_neither_deadlock_nor_execute_twice(t):
     upstream = t.upstream()
-    gateways = [t.gateway(upstream, idempotency={"wait": "5s"}) for _ in range(2)]
+    gateways = [t.gateway(upstream, **roomy(idempotency={"wait": "20s"})) for _ in range(2)]
     for _ in range(4):
         keys = [t.key() for _ in range(40)]
         results = together([lambda k=k: gateways[0].post(k) for k in keys] +
@@ -157,7 +158,7 @@ def test_overlapping_keys_in_opposite_order_neither_deadlock_nor_execute_twice(t
 
 
 def test_a_hundred_requests_on_one_connection_are_answered_in_order(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     keys = [t.key() for _ in range(100)]
     with Connection(gateway.port) as connection:
         for key in keys:

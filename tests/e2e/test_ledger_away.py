@@ -1,9 +1,11 @@
 """PostgreSQL stopped at each moment: nothing is forwarded without it, and nothing is forgotten."""
 import time
 
-from harness import Later, answer, own_postgres, tag, together, until
+from harness import (RESERVE, SETTLE, SLOW, Later, answer, merged, own_postgres, roomy, tag, together,
+                     until)
 
 SHORT = {"ledger": {"timeout": "1s"}}
+HELD = {"ledger": {"timeout": "3s"}}  # where a request must get as far as to the upstream first
 
 
 def ends(gateway, key, seconds=15, **more):
@@ -29,12 +31,13 @@ def refused(gateway, key, upstream):
 def test_without_the_ledger_nothing_is_forwarded_and_it_recovers(t):
     upstream, gateway = t.both(top=SHORT)
     key, done = t.key(), t.key()
-    first = gateway.post(done)
+    first = ends(gateway, done)
     t.postgres.stop()
     for _ in range(3):
         refused(gateway, key, upstream)
     assert gateway.post(done).code == "ledger_unavailable", "a replay needs it too"
-    assert gateway.admin("/readyz").status == 503 and gateway.admin("/healthz").status == 200
+    until(lambda: gateway.admin("/readyz").status == 503, what="it saying that it is not ready")
+    assert gateway.admin("/healthz").status == 200
     assert gateway.request("GET", "/plain/x").status == 201, "what is not enforced passes"
     t.postgres.start()
     assert ends(gateway, key).status == 201 and upstream.count(key) == 1
@@ -53,7 +56,7 @@ def test_a_ledger_away_at_the_start_is_waited_for(t):
     refused(gateway, key, upstream)
     t.postgres.start()
     gateway.wait_ready()
-    assert gateway.post(key).status == 201 and upstream.count(key) == 1
+    assert ends(gateway, key).status == 201 and upstream.count(key) == 1
 
 
 @own_postgres
@@ -67,7 +70,7 @@ def test_a_ledger_that_hangs_is_given_up_in_time(t):
     took = time.monotonic() - began
     t.postgres.resume()
     assert (response.status, response.code) == (503, "ledger_unavailable"), response
-    assert 0.5 < took < 4, took
+    assert 0.5 < took < 15, f"{took}: without an end it would wait for as long as PostgreSQL stands still"
     response = ends(gateway, key)
     assert response.status == 201 or response.code == "idempotency_result_unknown", response
     assert upstream.count(key) == (response.status == 201)
@@ -86,11 +89,11 @@ def test_a_reservation_that_won_too_late_is_released_by_its_owner(t):
 
 @own_postgres
 def test_postgresql_killed_while_reserving_forwards_nothing(t):
-    upstream, gateway = t.both(top=SHORT)
+    upstream, gateway = t.both(**roomy(top={"ledger": {"timeout": "8s"}}))
     key = t.key()
     t.lock("key")
     first = Later(lambda: gateway.post(key))
-    until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
+    until(lambda: t.blocked(RESERVE), what="the reservation waiting for the lock")
     t.postgres.kill()
     assert first.result().code == "ledger_unavailable" and upstream.count(key) == 0
     t.postgres.start()
@@ -100,7 +103,7 @@ def test_postgresql_killed_while_reserving_forwards_nothing(t):
 @tag("threads")
 @own_postgres
 def test_an_answer_while_the_ledger_is_away_is_refused_and_settled_later(t):
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "1s", "lease": "60s"})
+    upstream, gateway = t.both(**roomy(top=HELD, idempotency={"settle_wait": "1s"}))
     key = t.key()
     gate = upstream.gate(key, answer(201, b'{"the":"answer"}'))
     first = Later(lambda: gateway.post(key))
@@ -119,7 +122,7 @@ def test_an_answer_while_the_ledger_is_away_is_refused_and_settled_later(t):
 
 @own_postgres
 def test_a_ledger_that_comes_back_within_settle_wait_is_not_noticed(t):
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "10s", "lease": "60s"})
+    upstream, gateway = t.both(**roomy(top=HELD))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
@@ -135,14 +138,14 @@ def test_a_ledger_that_comes_back_within_settle_wait_is_not_noticed(t):
 
 @own_postgres
 def test_postgresql_killed_while_settling_loses_no_answer(t):
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "500ms", "lease": "60s"})
+    upstream, gateway = t.both(**roomy(top=HELD, idempotency={"settle_wait": "500ms"}))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
     gate.arrived()
     t.lock("event")
     gate.open()
-    until(lambda: t.blocked("INTO onceward.event "), what="the settle waiting for the lock")
+    until(lambda: t.blocked(SETTLE), what="the settle waiting for the lock")
     t.postgres.kill()
     response = first.result()
     assert response.status == 201 or response.code == "idempotency_result_unknown", response
@@ -153,7 +156,7 @@ def test_postgresql_killed_while_settling_loses_no_answer(t):
 
 @own_postgres
 def test_a_refusal_while_the_ledger_is_away_frees_the_key_later(t):
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "500ms", "lease": "60s"})
+    upstream, gateway = t.both(**roomy(top=HELD, idempotency={"settle_wait": "500ms"}))
     key = t.key()
     gate = upstream.gate(key, answer(400, b"{}"))
     first = Later(lambda: gateway.post(key))
@@ -171,37 +174,38 @@ def test_a_refusal_while_the_ledger_is_away_frees_the_key_later(t):
 
 
 def test_a_reservation_that_leaves_no_room_in_its_lease_is_given_back(t):
-    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "4s"}})
+    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "20s"}},
+                               idempotency={"settle_wait": "20s"})
     key = t.key()
     lock = t.lock("key")
     first = Later(lambda: gateway.post(key))
-    until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
+    until(lambda: t.blocked(RESERVE), what="the reservation waiting for the lock")
     time.sleep(1.8)  # a lease is 5 s, and a forward may take 3.5 s
     lock.close()
     response = first.result()
     assert (response.status, response.code) == (503, "ledger_unavailable"), response
     assert response.json()["may_have_executed"] is False and upstream.count(key) == 0
     assert t.rows("SELECT kind FROM onceward.event") == [["4"]]
-    assert gateway.post(key).status == 201 and upstream.count(key) == 1
+    assert ends(gateway, key).status == 201 and upstream.count(key) == 1
 
 
 def test_a_reservation_under_way_when_the_gateway_is_told_to_end_is_finished(t):
-    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "4s"}})
+    upstream, gateway = t.both(**roomy(top={"workers": 1, "drain_timeout": "60s"}))
     key = t.key()
     lock = t.lock("key")
     first = Later(lambda: gateway.post(key))
-    until(lambda: t.blocked("INTO onceward.key"), what="the reservation waiting for the lock")
+    until(lambda: t.blocked(RESERVE), what="the reservation waiting for the lock")
     gateway.term()
     time.sleep(0.3)
     lock.close()
     assert first.result().status == 201 and upstream.count(key) == 1
-    assert gateway.process.wait(10) == 0
+    assert gateway.process.wait(20 * SLOW) == 0
 
 
 @own_postgres
 def test_a_gateway_that_is_told_to_end_waits_for_the_ledger_to_take_what_is_left(t):
-    upstream, gateway = t.both(top={"workers": 1, "ledger": {"timeout": "500ms"}},
-                               idempotency={"settle_wait": "300ms"})
+    upstream, gateway = t.both(**roomy(
+        top=merged(HELD, {"workers": 1, "drain_timeout": "60s"}), idempotency={"settle_wait": "300ms"}))
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
@@ -213,9 +217,9 @@ def test_a_gateway_that_is_told_to_end_waits_for_the_ledger_to_take_what_is_left
     time.sleep(0.5)
     assert gateway.process.poll() is None, "it waits"
     t.postgres.start()
-    assert gateway.process.wait(10) == 0
+    assert gateway.process.wait(30 * SLOW) == 0
     gateway.start()
-    assert gateway.post(key).replayed and upstream.count(key) == 1
+    assert ends(gateway, key).replayed and upstream.count(key) == 1
 
 
 @own_postgres
@@ -237,14 +241,17 @@ def test_both_killed_while_the_upstream_works_the_record_is_unknown(t):
 @tag("threads")
 @own_postgres
 def test_postgresql_killed_at_random_under_load_no_key_executes_twice(t):
-    upstream, gateway = t.both(top=SHORT, idempotency={"settle_wait": "3s", "lease": "6s"})
+    upstream, gateway = t.both(
+        top=merged(SHORT, {"upstreams": {"orders": {"first_byte_timeout": "9s", "timeout": "9s"}}}),
+        idempotency={"settle_wait": "3s", "lease": "12s"})
     keys = [[t.key() for _ in range(60)] for _ in range(8)]
     ended = {}
 
     def client(mine):
         for key in mine:
             bodies = set()
-            for _ in range(100):
+            give_up = time.monotonic() + 50 * SLOW
+            while time.monotonic() < give_up:
                 response = gateway.post(key)
                 if response.status == 201:
                     bodies.add(response.body)
@@ -270,7 +277,7 @@ def test_postgresql_killed_at_random_under_load_no_key_executes_twice(t):
         assert upstream.count(key) <= 1, key
         assert ended[key].status == 201, (key, ended[key], "the gateway lived: it settles in the end")
     gateway.wait_ready()  # reconnecting backs off to at most 1 s
-    for key, again in zip(keys[0], together([lambda k=k: gateway.post(k) for k in keys[0]])):
+    for key, again in zip(keys[0], together([lambda k=k: ends(gateway, k) for k in keys[0]])):
         assert again.replayed and again.body == ended[key].body
 
 

@@ -1,4 +1,5 @@
 """What is not well-formed is refused with a sentence, before anything is reserved (CONTRACT 2, 10)."""
+import contextlib
 import socket
 import time
 
@@ -164,11 +165,11 @@ def test_a_body_that_never_comes_is_given_up(t):
     upstream, gateway = t.both(top={"header_timeout": "1s", "body_timeout": "1s"})
     for part in (b"POST /v1/or", HEAD, HEAD + b"Content-Length: 5\r\n\r\n{}"):
         began = time.monotonic()
-        with Connection(gateway.port, 10) as connection:
+        with Connection(gateway.port) as connection:
             connection.send(part)
             assert connection.ended(), part
             assert connection.buffer == b"" or b" 408 " in connection.buffer.split(b"\r\n")[0]
-        assert 0.8 < time.monotonic() - began < 6, part
+        assert 0.8 < time.monotonic() - began < 9, part  # where nothing is set it takes 10 s and more
     assert not upstream.arrivals and t.records() == 0
 
 
@@ -180,11 +181,11 @@ def test_a_head_that_trickles_is_given_up(t):
             for byte in HEAD * 3:
                 connection.send(bytes([byte]))
                 time.sleep(0.1)
-                if time.monotonic() - began > 6:
+                if time.monotonic() - began > 9:
                     raise AssertionError("a client that trickles holds its connection")
         except OSError:
             pass
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 9
 
 
 def test_expect_100_continue_is_answered_before_the_body(t):
@@ -221,4 +222,9 @@ def test_connections_are_bounded(t):
     time.sleep(0.2)
     for connection in crowd:
         connection.close()
-    until(lambda: gateway.post(t.key()).status == 201, 5, "room for others")
+
+    def room():  # until it has seen that the crowd is gone, it closes what comes
+        with contextlib.suppress(OSError, Cut):
+            return gateway.post(t.key()).status == 201
+        return False
+    until(room, 10, "room for others")

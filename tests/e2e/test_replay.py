@@ -2,14 +2,14 @@
 import email.utils
 import time
 
-from harness import answer, tag, together
+from harness import SLOW, answer, roomy, tag, together
 
 DATE = email.utils.parsedate_to_datetime
 
 
 @tag("threads")
 def test_200_simultaneous_replays_are_200_equal_answers(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     key, body = t.key(), bytes(range(256)) * 20
     upstream.on(key, answer(201, body, [("Location", "/v1/orders/7"), ("ETag", '"a"')],
                             content_type="application/octet-stream"))
@@ -207,7 +207,7 @@ def test_replays_survive_a_restart(t):
     key = t.key()
     first = gateway.post(key)
     gateway.term()
-    assert gateway.process.wait(20) == 0
+    assert gateway.process.wait(20 * SLOW) == 0
     gateway.start()
     again = gateway.post(key)
     assert again.replayed and again.body == first.body and upstream.count(key) == 1

@@ -5,15 +5,18 @@ import shutil
 import subprocess
 import time
 
-from harness import ONCEWARD, Later, answer, own_postgres, until
+from harness import ONCEWARD, SLOW, Later, answer, merged, own_postgres, roomy, until
 
-SOON = {"lease": "60s", "settle_wait": "500ms"}
+SOON = {"settle_wait": "500ms"}
+# A lease that is waited for, and an upstream that may take nearly as long: PostgreSQL is stopped meanwhile.
+LEASED = {"workers": 1, "ledger": {"timeout": "3s"}, "upstreams": {"orders": {
+    "first_byte_timeout": "9s", "timeout": "9s"}}}
 
 
 def with_spool(t, name="spool", **more):
     spool = os.path.join(t.directory, name)
-    top = {"workers": 1, "drain_timeout": "2s", "ledger": {"spool": spool, "timeout": "500ms"}}
-    return spool, t.gateway(top=top, idempotency=SOON, **more)
+    top = {"workers": 1, "drain_timeout": "2s", "ledger": {"spool": spool, "timeout": "3s"}}
+    return spool, t.gateway(**roomy(top, SOON), **more)
 
 
 def files(spool, ending="answer"):
@@ -46,14 +49,16 @@ def test_killed_with_a_kept_answer_a_retry_after_the_restart_replays_it(t):
     key = t.key()
     answered_while_postgres_is_away(t, upstream, gateway, key)
     until(lambda: len(files(spool)) == 1, what="the answer being kept")
-    assert gateway.metric("unsettled_spooled") == 1 == gateway.metric("unsettled_in_memory")
+    until(lambda: gateway.metric("unsettled_spooled") == 1 == gateway.metric("unsettled_in_memory"),
+          what="the counts")
     assert os.stat(files(spool)[0]).st_mode & 0o777 == 0o600
     gateway.kill()
     t.postgres.start()
     gateway.start()
     replays(gateway, upstream, key)
     until(lambda: not files(spool), what="the file being gone")
-    assert not files(spool, "bad") and gateway.metric("unsettled_spooled") == 0
+    until(lambda: gateway.metric("unsettled_spooled") == 0, what="the count saying so")
+    assert not files(spool, "bad")
 
 
 @own_postgres
@@ -86,7 +91,7 @@ def test_ended_while_the_ledger_is_away_what_is_left_is_kept(t):
     assert not files(spool)
     gateway.killed = True  # it leaves with work under way
     gateway.term()
-    assert gateway.process.wait(15) == 1
+    assert gateway.process.wait(20 * SLOW) == 1
     first.thread.join()
     assert len(files(spool)) == 1
     t.postgres.start()
@@ -99,8 +104,8 @@ def test_ended_while_the_ledger_is_away_what_is_left_is_kept(t):
 def test_killed_before_anything_was_kept_the_result_is_unknown(t):
     upstream = t.upstream()
     spool = os.path.join(t.directory, "spool")
-    gateway = t.gateway(top={"workers": 1, "ledger": {"spool": spool, "timeout": "500ms"}},
-                        idempotency={"lease": "5s", "settle_wait": "30s"})
+    gateway = t.gateway(top=merged(LEASED, {"ledger": {"spool": spool}}),
+                        idempotency={"lease": "12s", "settle_wait": "30s"})
     key = t.key()
     gate = upstream.gate(key)
     first = Later(lambda: gateway.post(key))
@@ -112,7 +117,7 @@ def test_killed_before_anything_was_kept_the_result_is_unknown(t):
     first.thread.join()
     t.postgres.start()
     gateway.start()
-    gateway.unknown_after_lease(key)
+    gateway.unknown_after_lease(key, 25)
     assert upstream.count(key) == 1 and not files(spool)
 
 
@@ -120,8 +125,8 @@ def test_killed_before_anything_was_kept_the_result_is_unknown(t):
 def test_a_file_that_was_cut_is_set_aside_and_the_record_is_unknown(t):
     upstream = t.upstream()
     spool = os.path.join(t.directory, "spool")
-    gateway = t.gateway(top={"workers": 1, "ledger": {"spool": spool, "timeout": "500ms"}},
-                        idempotency={"lease": "5s", "settle_wait": "500ms"})
+    gateway = t.gateway(top=merged(LEASED, {"ledger": {"spool": spool}}),
+                        idempotency={"lease": "12s", "settle_wait": "500ms"})
     key = t.key()
     answered_while_postgres_is_away(t, upstream, gateway, key)
     until(lambda: len(files(spool)) == 1, what="the answer being kept")
@@ -131,7 +136,7 @@ def test_a_file_that_was_cut_is_set_aside_and_the_record_is_unknown(t):
     t.postgres.start()
     gateway.start()
     until(lambda: len(files(spool, "bad")) == 1, what="the file being set aside")
-    gateway.unknown_after_lease(key)
+    gateway.unknown_after_lease(key, 25)
     assert upstream.count(key) == 1 and not files(spool)
     assert "its checksum does not fit" in gateway.log()
 
@@ -167,8 +172,8 @@ def test_a_second_gateway_does_not_start_on_the_same_directory(t):
 @own_postgres
 def test_too_many_unsettled_answers_make_new_requests_overloaded(t):
     upstream = t.upstream()
-    gateway = t.gateway(top={"workers": 1, "limits": {"in_flight": 12}, "ledger": {"timeout": "2s"}},
-                        idempotency={"settle_wait": "300ms", "lease": "60s"})
+    gateway = t.gateway(**roomy(
+        {"workers": 1, "limits": {"in_flight": 12}, "ledger": {"timeout": "3s"}}, {"settle_wait": "300ms"}))
     keys = [t.key() for _ in range(4)]  # a quarter of the limit, and one
     gates = [upstream.gate(key) for key in keys]
     firsts = [Later(lambda key=key: gateway.post(key)) for key in keys]
@@ -182,10 +187,10 @@ def test_too_many_unsettled_answers_make_new_requests_overloaded(t):
     refused = gateway.post(key)
     assert (refused.status, refused.code) == (503, "overloaded"), refused
     assert refused.field("Retry-After") and refused.json()["may_have_executed"] is True
-    ready = gateway.admin("/readyz")
-    assert ready.status == 503
+    until(lambda: gateway.admin("/readyz").status == 503, what="it saying that it is not ready")
     t.postgres.start()
     gateway.wait_ready()
     assert until(lambda: gateway.post(key).status == 201, 10, "a new request")
     for each in keys:
-        assert gateway.post(each).replayed and upstream.count(each) == 1
+        until(lambda each=each: gateway.post(each).replayed, what="its settle")
+        assert upstream.count(each) == 1

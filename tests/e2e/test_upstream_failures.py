@@ -1,7 +1,7 @@
 """An upstream that is away, slow, or talks nonsense: at most one send, ever (CONTRACT 5, DESIGN 4)."""
 import time
 
-from harness import Connection, answer, close, never, raw, raw_then_reset, request_bytes, reset, tag
+from harness import Connection, answer, close, never, raw, raw_then_reset, request_bytes, reset, roomy, tag
 
 ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -38,12 +38,12 @@ def test_the_next_server_is_tried_where_one_cannot_be_reached(t):
 
 @tag("threads")
 def test_no_answer_in_time_is_504_and_unknown(t):
-    upstream, gateway = t.both(top={"upstreams": {"orders": {"first_byte_timeout": "300ms"}}})
+    upstream, gateway = t.both(**roomy(top={"upstreams": {"orders": {"first_byte_timeout": "300ms"}}}))
     key = t.key()
     upstream.on(key, never())
     began = time.monotonic()
     response = gateway.post(key)
-    assert 0.25 < time.monotonic() - began < 3
+    assert 0.25 < time.monotonic() - began < 15, "where nothing else is set it takes 30 s"
     held(gateway, upstream, key, response, 504)
 
 
@@ -87,7 +87,7 @@ CUTS = {
 
 
 def test_an_answer_cut_off_anywhere_is_502_and_unknown(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     for name, action in CUTS.items():
         key = t.key()
         upstream.on(key, action)
@@ -98,7 +98,7 @@ def test_an_answer_cut_off_anywhere_is_502_and_unknown(t):
 
 def test_a_kept_connection_that_dies_never_causes_a_second_send(t):
     """libcurl's own transfers would send these twice."""
-    upstream, gateway = t.both(top={"workers": 1})
+    upstream, gateway = t.both(**roomy(top={"workers": 1}))
     for body in (b'{"a":1}', b"", b'"' + b"x" * 200_000 + b'"'):
         for method, target in (("POST", "/v1/orders"), ("PATCH", "/v1/orders/7")):
             for name in ("closed", "reset", "half a status line", "half a status line, reset"):
@@ -155,7 +155,7 @@ MALFORMED = {
 
 
 def test_a_malformed_answer_is_502_and_unknown(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     for name, data in MALFORMED.items():
         key = t.key()
         upstream.on(key, raw(data))
@@ -212,8 +212,8 @@ def test_an_answer_that_closes_its_connection_is_believed(t):
 
 
 def test_a_queue_that_is_too_long_frees_the_key(t):
-    upstream, gateway = t.both(top={"workers": 1, "upstreams": {"orders": {
-        "max_connections": 1, "queue_timeout": "200ms"}}})
+    upstream, gateway = t.both(**roomy(top={"workers": 1, "upstreams": {"orders": {
+        "max_connections": 1, "queue_timeout": "200ms"}}}))
     busy, key = t.key(), t.key()
     gate = upstream.gate(busy)
     with Connection(gateway.port) as connection:
