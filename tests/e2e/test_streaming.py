@@ -304,7 +304,8 @@ def test_what_passes_through_is_streamed_with_bounded_memory(t):
 
 
 def test_events_pass_through_one_by_one(t):
-    upstream, gateway = t.both(top={"upstreams": {"orders": {**WIDE, "timeout": "1s"}}})
+    upstream, gateway = t.both(top={"upstreams": {"orders": {**WIDE, "timeout": "1s"}}},
+                               idempotency={"lease": "20s"})
     more = threading.Semaphore(0)
 
     def events(turn):
