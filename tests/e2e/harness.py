@@ -72,6 +72,12 @@ def unhurried(top=None, idempotency=None):
             "idempotency": merged({"lease": "60s"}, idempotency)}
 
 
+def roomy(top=None, idempotency=None):
+    """Unhurried, and patient with the ledger too."""
+    return unhurried(merged({"ledger": {"timeout": "20s"}}, top),
+                     merged({"lease": "90s", "settle_wait": "20s"}, idempotency))
+
+
 def together(calls):
     """Runs all calls at once; their results in order. An exception is a result."""
     results = [None] * len(calls)
@@ -892,15 +898,6 @@ class Gateway:
         if self.process and not self.killed:
             assert self.process.returncode == 0, \
                 f"{self.name} left with {self.process.returncode}: {log[-1000:]}"
-
-
-def roomy(top=None, idempotency=None):
-    """What .both() takes, and nothing runs out while the test holds something, be the machine
-    as slow as it may."""
-    patient = {"connect_timeout": "5s", "queue_timeout": "5s", "first_byte_timeout": "30s",
-               "idle_timeout": "30s", "timeout": "40s"}
-    return {"top": merged({"ledger": {"timeout": "20s"}, "upstreams": {"orders": patient}}, top),
-            "idempotency": merged({"lease": "90s", "settle_wait": "20s"}, idempotency)}
 
 
 # ---------------------------------------------------------------------------- the stage

@@ -1,5 +1,5 @@
 """What an upstream's status means for the key (CONTRACT 5)."""
-from harness import answer
+from harness import answer, roomy
 
 STORED = (200, 201, 202, 204, 301, 302, 303, 402, 409, 410, 422)
 RELEASED = (307, 308, 400, 401, 403, 404, 405, 407, 411, 412, 413, 414, 415, 417, 421, 423, 425,
@@ -8,7 +8,7 @@ UNKNOWN = (300, 305, 406, 408, 416, 418, 500, 501, 502, 503, 504, 599)
 
 
 def test_results_are_stored_and_replayed(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     for status in STORED:
         key = t.key()
         upstream.on(key, answer(status))
@@ -18,7 +18,7 @@ def test_results_are_stored_and_replayed(t):
 
 
 def test_a_refusal_frees_the_key_also_for_another_content(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     for status in RELEASED:
         key = t.key()
         upstream.on(key, answer(status, b'{"error":"fix it"}'), answer(201, b'{"fixed":1}'))
@@ -31,7 +31,7 @@ def test_a_refusal_frees_the_key_also_for_another_content(t):
 
 
 def test_what_may_have_had_an_effect_is_passed_on_and_held(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     for status in UNKNOWN:
         key = t.key()
         upstream.on(key, answer(status, b'{"error":"who knows"}'))
@@ -45,7 +45,7 @@ def test_what_may_have_had_an_effect_is_passed_on_and_held(t):
 
 
 def test_an_unknown_key_with_another_content_is_a_mismatch(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     key = t.key()
     upstream.on(key, answer(500))
     gateway.post(key, b'{"a":1}')
@@ -54,7 +54,7 @@ def test_an_unknown_key_with_another_content_is_a_mismatch(t):
 
 
 def test_a_written_list_replaces_its_own_default_and_takes_from_the_others(t):
-    upstream, gateway = t.both(idempotency={"outcome": {"store": ["2xx", "402", "404"]}})
+    upstream, gateway = t.both(**roomy(idempotency={"outcome": {"store": ["2xx", "402", "404"]}}))
     for status, third in ((402, "stored"), (404, "stored"), (409, "unknown"), (303, "unknown"),
                           (400, "released"), (500, "unknown")):
         key = t.key()
@@ -66,7 +66,7 @@ def test_a_written_list_replaces_its_own_default_and_takes_from_the_others(t):
 
 
 def test_everything_may_be_stored(t):
-    upstream, gateway = t.both(idempotency={"outcome": {"store": ["2xx", "4xx", "5xx"]}})
+    upstream, gateway = t.both(**roomy(idempotency={"outcome": {"store": ["2xx", "4xx", "5xx"]}}))
     for status in (400, 404, 429, 500, 503):
         key = t.key()
         upstream.on(key, answer(status, b"{}"))
@@ -76,7 +76,8 @@ def test_everything_may_be_stored(t):
 
 
 def test_the_status_of_unknown_is_the_routes(t):
-    upstream, gateway = t.both(idempotency={"unknown_status": 409, "owner": "orders@example.com"})
+    upstream, gateway = t.both(**roomy(idempotency={"unknown_status": 409,
+                                                    "owner": "orders@example.com"}))
     key = t.key()
     upstream.on(key, answer(500))
     gateway.post(key)
@@ -86,7 +87,7 @@ def test_the_status_of_unknown_is_the_routes(t):
 
 
 def test_an_unknown_record_stands_on_the_attention_list(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     key = t.key()
     upstream.on(key, answer(500))
     gateway.post(key)
@@ -96,7 +97,7 @@ def test_an_unknown_record_stands_on_the_attention_list(t):
 
 
 def test_a_redirect_is_passed_on_and_not_followed(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     key = t.key()
     upstream.on(key, answer(302, b"", [("Location", "/v1/elsewhere")]))
     first = gateway.post(key)

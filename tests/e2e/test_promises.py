@@ -239,8 +239,8 @@ def test_what_is_under_way_when_a_stop_comes_ends_as_ever(t):
 
 def test_a_late_answer_counts_under_a_stop(t):
     upstream = t.upstream()
-    short = {"upstreams": {"orders": {"connect_timeout": "300ms", "timeout": "5s",
-                                      "first_byte_timeout": "5s", "queue_timeout": "300ms"}}}
+    short = {"ledger": {"timeout": "10s"}, "upstreams": {"orders": {
+        "connect_timeout": "300ms", "timeout": "5s", "first_byte_timeout": "5s", "queue_timeout": "300ms"}}}
     one, two = (t.gateway(upstream, top=short, idempotency={"lease": "6s", "wait": "0s"})
                 for _ in range(2))
     key = t.key()
@@ -259,7 +259,7 @@ def test_a_late_answer_counts_under_a_stop(t):
 
 
 def test_an_access_line_tells_what_became_of_a_request(t):
-    _, gateway = t.both()
+    _, gateway = t.both(**roomy())
     key, trace = t.key(), "0af7651916cd43dd8448eb211c80319c"
     fields = [("traceparent", f"00-{trace}-b7ad6b7169203331-01")]
     first = gateway.post(key, b'{"n":1}', fields, target="/v1/orders?q=1")

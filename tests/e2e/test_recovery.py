@@ -6,8 +6,8 @@ from harness import Later, answer, close, never, own_postgres, raw, reset, roomy
 RESEND = {"key": {"forward": "client"}, "recovery": {"contract": "resend"}}
 CUT = raw(b"HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nhalf")
 # An attempt that is to be caught in the middle is over only when its lease nearly is.
-SHORT = {"upstreams": {"orders": {"connect_timeout": "300ms", "timeout": "5s",
-                                  "first_byte_timeout": "5s", "queue_timeout": "300ms"}}}
+SHORT = {"ledger": {"timeout": "10s"}, "upstreams": {"orders": {
+    "connect_timeout": "300ms", "timeout": "5s", "first_byte_timeout": "5s", "queue_timeout": "300ms"}}}
 LEASE = {"lease": "6s", "wait": "0s"}
 
 
@@ -49,7 +49,7 @@ def test_resends_come_with_a_growing_gap_and_end_with_max_attempts(t):
         "key": {"forward": "client"}, "recovery": {"contract": "resend", "max_attempts": 3}})
 
     def held_back():
-        """A key whose second resend has to wait; none where the machine was as slow as the gap is long."""
+        """A key whose second resend has to wait; none where the machine was too slow to see it."""
         key = t.key()
         upstream.on(key, reset(), reset(), reset(), reset(), answer())
         unknown(gateway.post(key), 502)

@@ -8,7 +8,7 @@ import time
 from harness import ONCEWARD, SLOW, Later, answer, merged, own_postgres, roomy, until
 
 SOON = {"settle_wait": "500ms"}
-# A lease that is waited for, and an upstream that may take nearly as long: PostgreSQL is stopped meanwhile.
+# A lease that is waited for; PostgreSQL is stopped while the upstream works, and may take as long.
 LEASED = {"workers": 1, "ledger": {"timeout": "3s"}, "upstreams": {"orders": {
     "first_byte_timeout": "9s", "timeout": "9s"}}}
 

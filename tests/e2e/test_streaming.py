@@ -11,7 +11,8 @@ MIB = 1024 * 1024
 BODY = os.urandom(5 * MIB - 4) + b"end."  # which does not end as it would without its last byte
 WIDE = {"connect_timeout": "5s", "first_byte_timeout": "20s", "idle_timeout": "20s", "timeout": "60s",
         "queue_timeout": "5s"}
-PATIENT = {"top": {"ledger": {"timeout": "20s"}, "upstreams": {"orders": WIDE}}, "idempotency": {"lease": "80s", "settle_wait": "20s"}}
+PATIENT = {"top": {"ledger": {"timeout": "20s"}, "upstreams": {"orders": WIDE}},
+           "idempotency": {"lease": "80s", "settle_wait": "20s"}}
 
 
 def chunked(body, status=201, end=b"0\r\n\r\n", fields=b""):

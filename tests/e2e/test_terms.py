@@ -1,15 +1,15 @@
 """By what an answer is judged beside its status, and what of it is given and kept (CONTRACT 5, 8)."""
 import json
 
-from harness import answer
+from harness import answer, roomy
 
 BODY = b'{ "status" : "done","id":  "o1", "secret": {"card":"4111"},"items":[ {"sku":1,"p":2.50} ] }'
 
 
 def test_a_field_of_the_answer_proves_that_nothing_was_done(t):
-    upstream, gateway = t.both(idempotency={"outcome": {"release_if": [
+    upstream, gateway = t.both(**roomy(idempotency={"outcome": {"release_if": [
         {"status": 503, "header": "X-Not-Executed", "equals": "yes"},
-        {"status": 500, "header": "X-Shed"}]}})
+        {"status": 500, "header": "X-Shed"}]}}))
     for fields, status, third in (
             ([("X-Not-Executed", "yes")], 503, 201), ([("X-Shed", "")], 500, 201),
             ([("X-Not-Executed", "no")], 503, 503), ([], 503, 503),
@@ -24,11 +24,11 @@ def test_a_field_of_the_answer_proves_that_nothing_was_done(t):
 
 
 def test_what_the_body_says_decides_before_the_status(t):
-    upstream, gateway = t.both(idempotency={"outcome": {"when": [
+    upstream, gateway = t.both(**roomy(idempotency={"outcome": {"when": [
         {"pointer": "/status", "equals": "pending", "list": "unknown"},
         {"pointer": "/error/code", "equals": 17, "list": "release"},
         {"pointer": "/done", "equals": True, "list": "store"},
-        {"pointer": "/refused", "list": "release"}]}})
+        {"pointer": "/refused", "list": "release"}]}}))
     for status, body, seen in (
             (201, b'{"status": "pending"}', "unknown"), (201, b'{"status": "other"}', "stored"),
             (201, b'{"sta\\u0074us": "pendin\\u0067", "done": true}', "unknown"),
@@ -55,7 +55,7 @@ def test_what_was_too_large_to_be_looked_at_is_unknown_and_a_refusal_stays_one(t
             ({"response": {"fields": ["/id"]}}, 201, (410, "idempotency_result_not_retained"),
              (410, "idempotency_result_not_retained")),
             ({"response": {"fields": ["/id"]}}, 400, (400, None), (201, None))):
-        upstream, gateway = t.both(top=small, idempotency=terms)
+        upstream, gateway = t.both(**roomy(top=small, idempotency=terms))
         key = t.key()
         upstream.on(key, answer(status, large, [("ETag", '"e"'), ("X-Why", "size")]))
         first, again = gateway.post(key), gateway.post(key)
@@ -66,8 +66,8 @@ def test_what_was_too_large_to_be_looked_at_is_unknown_and_a_refusal_stays_one(t
 
 
 def test_an_encoded_body_says_nothing(t):
-    upstream, gateway = t.both(idempotency={"outcome": {"when": [
-        {"pointer": "/status", "equals": "pending", "list": "unknown"}]}})
+    upstream, gateway = t.both(**roomy(idempotency={"outcome": {"when": [
+        {"pointer": "/status", "equals": "pending", "list": "unknown"}]}}))
     key = t.key()
     upstream.on(key, answer(201, b'{"status":"pending"}', [("Content-Encoding", "x-own")]))
     gateway.post(key)
@@ -77,8 +77,8 @@ def test_an_encoded_body_says_nothing(t):
 
 
 def test_a_result_without_its_receipt_is_unknown(t):
-    upstream, gateway = t.both(idempotency={"response": {"receipt": "body:/id"},
-                                            "outcome": {"receipt_required": True}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {"receipt": "body:/id"},
+                                                    "outcome": {"receipt_required": True}}))
     for status, body, stored in ((201, b'{"id":"o1"}', True), (201, b'{"id":7}', True),
                                  (201, b'{"id":""}', False), (201, b'{"id":null}', False),
                                  (201, b'{"id":["o1"]}', False), (201, b"o1", False),
@@ -96,8 +96,8 @@ def test_a_result_without_its_receipt_is_unknown(t):
 
 
 def test_first_and_later_answers_have_only_the_fields_that_are_kept(t):
-    upstream, gateway = t.both(idempotency={"response": {
-        "fields": ["/id", "/items/*/sku", "/nothing"]}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {
+        "fields": ["/id", "/items/*/sku", "/nothing"]}}))
     key = t.key()
     upstream.on(key, answer(201, BODY, [("ETag", '"1"'), ("Content-Digest", "sha-256=:AA==:"),
                                         ("Location", "/v1/orders/o1")]))
@@ -117,7 +117,7 @@ def stored_anywhere(t, text):
 
 
 def test_what_is_not_stored_is_given_whole(t):
-    upstream, gateway = t.both(idempotency={"response": {"fields": ["/id"]}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {"fields": ["/id"]}}))
     for status in (400, 500):
         key = t.key()
         upstream.on(key, answer(status, BODY))
@@ -125,7 +125,7 @@ def test_what_is_not_stored_is_given_whole(t):
 
 
 def test_a_body_in_which_no_fields_can_be_told_is_left_out(t):
-    upstream, gateway = t.both(idempotency={"response": {"fields": ["/id"]}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {"fields": ["/id"]}}))
     for body, fields in ((b"<id>o1</id>", []), (b'{"id":1', []), (b'"id"', []),
                          (b'{"id":1}', [("Content-Encoding", "gzip")])):
         key = t.key()
@@ -139,7 +139,7 @@ def test_a_body_in_which_no_fields_can_be_told_is_left_out(t):
 
 
 def test_a_route_may_keep_no_bodies(t):
-    upstream, gateway = t.both(idempotency={"response": {"body": "omit"}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {"body": "omit"}}))
     key = t.key()
     upstream.on(key, answer(201, BODY, [("Location", "/v1/orders/o1"), ("ETag", '"1"')]))
     first, again = gateway.post(key), gateway.post(key)
@@ -151,7 +151,7 @@ def test_a_route_may_keep_no_bodies(t):
 
 
 def test_the_size_that_counts_is_that_of_what_is_kept(t):
-    upstream, gateway = t.both(idempotency={"response": {"fields": ["/id"], "max_body": "1KiB"}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {"fields": ["/id"], "max_body": "1KiB"}}))
     key = t.key()
     body = json.dumps({"id": "o1", "more": 5000 * "x"}).encode()
     upstream.on(key, answer(201, body))
@@ -160,7 +160,7 @@ def test_the_size_that_counts_is_that_of_what_is_kept(t):
 
 
 def test_a_routes_own_fields_and_the_encoding_are_kept(t):
-    upstream, gateway = t.both(idempotency={"response": {"headers": ["X-Order-Version"]}})
+    upstream, gateway = t.both(**roomy(idempotency={"response": {"headers": ["X-Order-Version"]}}))
     key = t.key()
     upstream.on(key, answer(201, b"\x1f\x8bxyz", [("X-Order-Version", "7"), ("X-Other", "1"),
                                                   ("Content-Encoding", "gzip")]))
@@ -174,7 +174,7 @@ def test_a_routes_own_fields_and_the_encoding_are_kept(t):
 
 
 def test_a_205_has_no_body_first_and_later(t):
-    upstream, gateway = t.both()
+    upstream, gateway = t.both(**roomy())
     key = t.key()
     upstream.on(key, answer(205, b"a body that has no place here"))
     first, again = gateway.post(key), gateway.post(key)
