@@ -78,10 +78,11 @@ struct ledger_entry {
 	/* where WON, and key.forward is derived: what the upstream gets */
 	struct span forward_key;
 	char request_id[LEDGER_REQUEST_ID_BYTES]; /* of the record found; "" where none was */
-	bool stale;     /* where UNKNOWN: no end of the first attempt is written */
-	bool no_record; /* where STOPPED: nothing stands under the key */
-	bool same_raw;  /* the request is the record's, byte for byte */
-	bool retained;  /* where COMPLETED: the response is in `stored` */
+	bool stale; /* where UNKNOWN: no end of the first attempt is written */
+	/* where STOPPED: nothing stands under the key, and no stop says that this may be a loss */
+	bool no_record;
+	bool same_raw; /* the request is the record's, byte for byte */
+	bool retained; /* where COMPLETED: the response is in `stored` */
 
 	/* set before ledger_settle */
 	enum ledger_outcome outcome;

@@ -221,6 +221,8 @@ const char *stops_stop(const struct ledger *ledger, const struct ledger_entry *e
 /* NULL: the entry may have a new record; else why not, and as what it is found then. */
 const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,
 			 enum ledger_found *found);
+/* Is a key under which nothing stands one that has done nothing, for all that is known? */
+bool stops_vouch(const struct ledger *ledger, const struct ledger_entry *entry);
 void stops_all(struct ledger *ledger); /* nothing more, until they have been read anew */
 /* A stored response is not what was stored: said durably, so that people see it. */
 void stops_raise_mismatch(struct ledger *ledger, const struct ledger_entry *entry);

@@ -70,9 +70,11 @@ static bool may_have_executed(const struct exchange *x)
 		return x->has_key; /* the ledger was not asked */
 	if (entry->no_record)
 		return false;
-	/* Where twice is accepted, running out of time is enough to be given free. */
+	/* Where twice is accepted, running out of time is enough to be given free. And what others
+	 * gave free while it was under way here may have been done all the same. */
 	if (entry->found == LEDGER_RELEASED)
-		return x->idempotency->recovery.contract == RECOVERY_AT_LEAST_ONCE;
+		return x->idempotency->recovery.contract == RECOVERY_AT_LEAST_ONCE ||
+		       (entry->settled == LEDGER_FENCED && entry->outcome != LEDGER_RELEASE);
 	if (x->problem == PROBLEM_RESULT_UNKNOWN)
 		return true; /* even where it was given free: twice is accepted there */
 	if (entry->found == LEDGER_WON)

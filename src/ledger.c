@@ -157,7 +157,7 @@ static void refuse_stopped(struct ledger *ledger, struct ledger_entry *entry)
 		return;
 	entry->found = LEDGER_STOPPED;
 	entry->why = why;
-	entry->no_record = entry->generation == 1;
+	entry->no_record = entry->generation == 1 && stops_vouch(ledger, entry);
 	entry_answer(ledger, entry);
 }
 

@@ -226,7 +226,7 @@ static void key_gone(struct ledger *ledger, struct ledger_entry *entry)
 	if (entry->answered) {
 		entry_conclude(ledger, entry);
 	} else if (why) {
-		entry->no_record = true;
+		entry->no_record = stops_vouch(ledger, entry);
 		entry_found(ledger, entry, found, why);
 	} else if (entry->tries++ < LEDGER_RESERVE_TRIES) {
 		entry_queue(ledger, entry, &ledger->to_reserve, ENTRY_TO_RESERVE);

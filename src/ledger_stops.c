@@ -131,6 +131,23 @@ const char *stops_stop(const struct ledger *ledger, const struct ledger_entry *e
 	return NULL;
 }
 
+/* What these are signs of happened under keys that look free now. */
+static bool casts_doubt(enum metrics_stop reason)
+{
+	return reason == STOP_HISTORY_LOST || reason == STOP_LATE_EFFECT ||
+	       reason == STOP_OTHER;
+}
+
+bool stops_vouch(const struct ledger *ledger, const struct ledger_entry *entry)
+{
+	const struct stops *stops = ledger->stops;
+
+	for (size_t i = 0; i < stops->n_stop; i++)
+		if (casts_doubt(stops->stop[i].reason) && concerns(&stops->stop[i], entry))
+			return false;
+	return !stops->everything;
+}
+
 const char *stops_refuse(const struct ledger *ledger, const struct ledger_entry *entry,
 			 enum ledger_found *found)
 {

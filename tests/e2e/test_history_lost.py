@@ -40,6 +40,7 @@ def test_an_old_copy_that_is_put_back_stops_everything(t):
     for key in (forgotten, t.key()):
         refused = asked(gateway, key)
         assert (refused.status, refused.code) == (503, "operation_stopped"), refused
+        assert refused.json()["may_have_executed"] is True, "a key that looks free may have been used"
     assert asked(gateway, old).replayed, "what is there is told"
     assert upstream.count(forgotten) == 1
     done = t.run("operations", "resume", "--all", "-c", gateway.file, "--reason", "it is known what is missing")

@@ -311,6 +311,25 @@ def test_a_stop_forbids_new_forwards_and_nothing_else(t):
     until(lambda: gateway.post(cut).status == 201, what="the resend")
 
 
+def test_an_answer_to_what_others_gave_free_claims_nothing_and_neither_does_its_stop(t):
+    upstream, gateway = t.both()
+    key = t.key()
+    gate = upstream.gate(key, answer(201, fields=[("Location", "/orders/1")]))
+    first = Later(lambda: gateway.post(key))
+    gate.arrived()
+    t.rows("UPDATE onceward.op SET lease_until = now() - interval '1 s'")
+    record = unknown(gateway.post(key)).json()["logical_request_id"]
+    resolved = t.run("records", "resolve", record, "--not-executed", "--evidence", "a test", "-c", gateway.file)
+    assert resolved.returncode == 0, resolved.stderr
+    gate.open()
+    unknown(first.result())
+    until(lambda: told(t, "SELECT reason FROM onceward.stop") == ["late_effect"])
+    time.sleep(2)  # every thread obeys by now
+    stopped = gateway.post(key)
+    assert stopped.code == "operation_stopped" and stopped.json()["may_have_executed"] is True, stopped
+    assert upstream.count(key) == 1
+
+
 def test_a_stop_of_an_account_is_that_accounts_alone(t):
     upstream, gateway = t.both(idempotency={"account": "behind"})
     t.rows("SELECT onceward.raise_stop('orders.create', 'mallory', 'late_effect', 'a test', 'me')")
