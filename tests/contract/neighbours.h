@@ -254,6 +254,9 @@ void ledger_look_up(struct ledger *ledger, struct ledger_entry *entry, int64_t w
 
 void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wait_ms)
 {
+	static const enum ledger_found others[] = { LEDGER_UNKNOWN, LEDGER_COMPLETED,
+						    LEDGER_RELEASED };
+
 	(void)ledger;
 	note('S');
 	assert(wait_ms == 5000);
@@ -267,7 +270,7 @@ void ledger_settle(struct ledger *ledger, struct ledger_entry *entry, int64_t wa
 	entry->settled = now.settled = (enum ledger_settled)decide(3);
 	now.told = LEDGER_WON;
 	if (entry->settled == LEDGER_FENCED && decide(2)) { /* else it can't be written at all */
-		entry->found = now.told = decide(2) ? LEDGER_COMPLETED : LEDGER_UNKNOWN;
+		entry->found = now.told = others[decide(3)];
 		entry->retained = now.retained = now.told == LEDGER_COMPLETED && decide(2);
 	}
 	later(entry_done, entry);

@@ -272,7 +272,9 @@ static void no_effect_is_claimed_only_when_sure(void)
 		assert(now.about.may_have_executed ==
 		       (!released || now.about.problem == PROBLEM_RESULT_UNKNOWN));
 	else if (told_another_end())
-		assert(now.about.may_have_executed);
+		assert(now.about.may_have_executed ==
+		       (now.told != LEDGER_RELEASED || now.outcome != LEDGER_RELEASE ||
+			now.twice));
 	else
 		assert(now.about.may_have_executed ==
 		       ((now.found != LEDGER_RELEASED || now.twice) && !now.no_record));
