@@ -184,6 +184,7 @@ void entry_won(struct ledger *ledger, struct ledger_entry *entry)
 	}
 	if (entry->generation == 1) {
 		entry->first_seen = op_id_ms(entry->op_id) / 1000;
+		entry->same = LEDGER_SAME; /* whatever stood there before was about */
 		history_won(ledger, entry);
 	}
 	entry->lease_until_ms = entry->sent_ms + entry->idempotency->lease;
