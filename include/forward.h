@@ -63,8 +63,7 @@ void forward_prepare(struct served *served, struct upstream_call *call, bool enf
  * instead. `key`: of the record; `derived`: the hash that stands for it. */
 void forward_key(struct upstream_call *call, const struct key_settings *settings,
 		 struct span key, struct span derived);
-/* After forward_prepare: the names by which the upstream may be asked later what became of it.
- * generation 0: the request's alone, so that what is sent again is the same. */
+/* After forward_prepare: the names by which the upstream may be asked later what became of it. */
 void forward_reference(struct upstream_call *call, struct span request_id, unsigned generation);
 /* Notes how the call went; what its answer holds is the request's from here on. */
 static inline void forward_ended(struct served *served, const struct upstream_call *call)

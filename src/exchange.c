@@ -319,10 +319,8 @@ static void forward(struct exchange *x)
 			    x->idempotency->metrics_operation, 1);
 	forward_prepare(&x->served, call, true);
 	forward_key(call, &x->idempotency->key, x->entry.key, x->entry.forward_key);
-	/* whatever the route's contract: another gateway, or later settings, may look it up */
-	forward_reference(
-		call, span_of(x->entry.request_id),
-		x->idempotency->recovery.contract == RECOVERY_RESEND ? 0 : x->entry.generation);
+	if (x->idempotency->recovery.contract == RECOVERY_LOOKUP)
+		forward_reference(call, span_of(x->entry.request_id), x->entry.generation);
 	call->start_by_ms = x->entry.lease_until_ms - call->upstream->timeout;
 	if (x->entry.begin_by_ms && x->entry.begin_by_ms < call->start_by_ms)
 		call->start_by_ms = x->entry.begin_by_ms;

@@ -218,8 +218,6 @@ void forward_key(struct upstream_call *call, const struct key_settings *settings
 void forward_reference(struct upstream_call *call, struct span request_id, unsigned generation)
 {
 	http_add(&call->fields, SPAN("X-Onceward-Request-Id"), request_id);
-	if (generation == 0)
-		return;
 	http_add(&call->fields, SPAN("X-Onceward-Attempt-Id"),
 		 arena_format(call->arena, "%.*s.%u", (int)request_id.len, request_id.at,
 			      generation));

@@ -58,7 +58,7 @@ void upstream_send(struct upstreams *upstreams, struct upstream_call *call)
 	/* Begun by then, it ends within its lease, and a resend is known again. */
 	assert(call->start_by_ms == (now.resend ? 50000 : 60000));
 	assert(now.key_forwarded);
-	assert(now.referred);
+	assert(now.referred == (idempotency.recovery.contract == RECOVERY_LOOKUP));
 	assert(call->drop_over && call->held_anyway == 4);
 	assert(call->answer_max ==
 	       (now.minor && !now.seen_whole && !now.resend ? 4 : FORWARD_ANSWER_MAX));
@@ -117,11 +117,9 @@ void forward_key(struct upstream_call *call, const struct key_settings *key_sett
 
 void forward_reference(struct upstream_call *call, struct span request_id, unsigned generation)
 {
-	bool resends = idempotency.recovery.contract == RECOVERY_RESEND;
-
 	(void)request_id;
-	assert(call->arena == served->request.arena);
-	assert(generation == (resends ? 0 : 1U + now.resend));
+	assert(call->arena == served->request.arena && generation == 1U + now.resend);
+	assert(!now.twice);
 	now.referred = true;
 }
 

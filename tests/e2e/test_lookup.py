@@ -525,29 +525,3 @@ def test_nothing_is_asked_or_said_of_what_is_settled_in_time(t):
     time.sleep(6)
     assert gateway.metric("overdue_total") == 0
     assert not [a for a in book.upstream.arrivals if a.method == "GET"]
-
-
-def test_what_another_contract_sent_is_found_by_its_name_and_not_given_free(t):
-    upstream = t.upstream()
-    book = Book(upstream)
-    before = t.gateway(upstream, top=UPSTREAM, idempotency=FAST)  # holds; the other is deployed next
-    after = t.gateway(upstream, top=UPSTREAM, idempotency={**FAST, "recovery": {
-        "contract": "lookup", "lookup_path": PATH + "{logical_request_id}", "not_found_after": "1s"}})
-    done, key = [], t.key()
-
-    def act(turn, whole=True):
-        done.append(turn.arrival.key)
-        book.commit(turn.arrival.field("X-Onceward-Request-Id"))
-        return answer(201)(turn) if whole else turn.reset()
-    upstream.on(key, lambda turn: act(turn, whole=False), act)
-    assert before.post(key).status == 502
-    for _ in range(3):
-        control = t.key()
-        upstream.on(control, act)
-        assert after.post(control).status == 201
-    end = time.monotonic() + 5
-    while time.monotonic() < end:
-        after.post(key)
-        assert done.count(key) == 1, "executed twice"
-        time.sleep(0.2)
-    assert after.post(key).field("Idempotency-Recovered") == "lookup"
