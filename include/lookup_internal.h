@@ -33,7 +33,8 @@ struct lookup_record {
 	unsigned generation, looks;
 	struct span key_hash, account, key;
 	int64_t lease_left_ms; /* of its attempt; 0: over */
-	int64_t not_found_ms;  /* since it was first not found; -1: it was not */
+	bool sent_alike; /* to be asked for as it is now, and never again: "not found" may count */
+	int64_t not_found_ms; /* since it was first not found; -1: it was not */
 };
 
 struct lookup_ask {

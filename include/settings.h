@@ -160,6 +160,9 @@ struct recovery_settings {
 	unsigned char resend_store_of[600], found_of[600], not_found_of[600];
 	unsigned result_status; /* `found_status`, or the first stored 2xx */
 	const struct canonical_rules *location_at, *receipt_at; /* NULL: nowhere */
+	/* Of what "not found" stands on: how and where a record is asked for. Kept with each record
+	 * that is sent under it; empty where nothing is looked up. */
+	struct span lookup_mark;
 	struct http_fields
 		headers; /* of headers_file, read with the settings, wiped with them */
 };

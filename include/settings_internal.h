@@ -172,6 +172,7 @@ const char *settings_terms_differ(const struct outcome_settings *a,
 				  const struct outcome_settings *b);
 /* settings_recovery.c: the same for recovery, which needs the outcomes. */
 void settings_recovery(struct loader *loader, const struct item *group,
-		       struct idempotency_settings *idempotency);
+		       struct idempotency_settings *idempotency,
+		       const struct upstream_settings *upstream);
 const char *settings_recovery_differ(const struct recovery_settings *a,
 				     const struct recovery_settings *b);

@@ -158,6 +158,13 @@ static void receipt(struct pg_params *params, const struct ledger_entry *entry)
 	pg_add_if(params, completes(entry) && entry->receipt.len, entry->receipt);
 }
 
+static void lookup_mark(struct pg_params *params, const struct ledger_entry *entry)
+{
+	const struct span mark = entry->idempotency->recovery.lookup_mark;
+
+	pg_add_if(params, mark.len > 0, mark);
+}
+
 static void cause(struct pg_params *params, const struct ledger_entry *entry)
 {
 	pg_add_if(params, entry->cause != NULL, span_of(entry->cause));
@@ -168,10 +175,11 @@ static void cause(struct pg_params *params, const struct ledger_entry *entry)
 static void send_reserves(struct ledger *ledger, struct batch *batch)
 {
 	static const struct column columns[] = {
-		{ PG_UUID, key_hash },    { PG_INT8, op_id },      { PG_BYTEA, digest },
-		{ PG_BYTEA, raw_digest }, { PG_INT8, rules_id },   { PG_INT4, digest_key },
-		{ PG_INT8, retention },   { PG_INT8, tombstone },  { PG_INT8, lease },
-		{ PG_BYTEA, account },    { PG_BYTEA, operation }, { PG_BYTEA, key },
+		{ PG_UUID, key_hash },     { PG_INT8, op_id },      { PG_BYTEA, digest },
+		{ PG_BYTEA, raw_digest },  { PG_INT8, rules_id },   { PG_INT4, digest_key },
+		{ PG_INT8, retention },    { PG_INT8, tombstone },  { PG_INT8, lease },
+		{ PG_BYTEA, account },     { PG_BYTEA, operation }, { PG_BYTEA, key },
+		{ PG_BYTEA, lookup_mark },
 	};
 	const struct settings *settings = ledger->settings;
 	size_t n = sort(ledger, &batch->reserves, entry_by_key_hash);

@@ -147,12 +147,19 @@ static int64_t sooner(int64_t ms, int64_t other_ms)
 	return other_ms > 0 && other_ms + SLACK_MS < ms ? other_ms + SLACK_MS : ms;
 }
 
-/* Does a "not found" count as evidence? */
-static bool counts(const struct lookup_ask *ask)
+/* May a "not found" ever count? What was sent under another contract, or to somewhere else, cannot
+ * be known by this name here. */
+static bool may_count(const struct lookup_ask *ask)
 {
 	return ask->verdict == LOOKUP_NOT_FOUND &&
-	       ask->idempotency->recovery.not_found_after > 0 &&
-	       ask->record.lease_left_ms == 0 && lookup_control_fresh(ask->lookup, ask->target);
+	       ask->idempotency->recovery.not_found_after > 0 && ask->record.sent_alike;
+}
+
+/* Does this one count as evidence? */
+static bool counts(const struct lookup_ask *ask)
+{
+	return may_count(ask) && ask->record.lease_left_ms == 0 &&
+	       lookup_control_fresh(ask->lookup, ask->target);
 }
 
 /* When to ask again: with growing gaps, but at the moment when a "not found" would decide. */
@@ -161,7 +168,7 @@ static int64_t due_ms(const struct lookup_ask *ask)
 	int64_t after = ask->idempotency->recovery.not_found_after;
 	int64_t gap = backoff_ms(ask);
 
-	if (ask->verdict != LOOKUP_NOT_FOUND || after <= 0)
+	if (!may_count(ask))
 		return gap;
 	if (ask->record.lease_left_ms > 0)
 		return sooner(gap, ask->record.lease_left_ms);
@@ -312,9 +319,7 @@ static void count(struct lookup_ask *ask)
 
 static void heard(struct lookup_ask *ask)
 {
-	bool wants_control = ask->verdict == LOOKUP_NOT_FOUND &&
-			     ask->idempotency->recovery.not_found_after > 0 &&
-			     ask->record.lease_left_ms == 0;
+	bool wants_control = may_count(ask) && ask->record.lease_left_ms == 0;
 
 	count(ask);
 	if (wants_control && !lookup_control_fresh(ask->lookup, ask->target))
@@ -371,6 +376,9 @@ void lookup_ask_record(struct lookup *lookup, struct lookup_target *target,
 		.lease_left_ms = pg_int(rows, row, 8),
 		.not_found_ms = pg_is_null(rows, row, 9) ? -1 : pg_int(rows, row, 9),
 	};
+	ask->record.sent_alike =
+		ask->record.generation == 1 &&
+		span_equal(pg_bytes(rows, row, 11), ask->idempotency->recovery.lookup_mark);
 	name(ask, pg_bytes(rows, row, 10));
 	if (call_begin(ask, target->route))
 		return;

@@ -64,6 +64,7 @@ bool lookup_control_next(struct lookup *lookup)
 	pg_add_bytes(&lookup->params, span_of(target->operation));
 	pg_add_int(&lookup->params, PG_INT8, idempotency->retention);
 	pg_add_int(&lookup->params, PG_INT8, age_ms(idempotency));
+	pg_add_bytes(&lookup->params, idempotency->recovery.lookup_mark);
 	pg_send(lookup->pg, QUERY_lookup_control, &lookup->params);
 	lookup_end(lookup);
 	return true;

@@ -116,7 +116,7 @@ static void derive(struct loader *loader, const struct item *group,
 	settings_outcome(loader, item_find(group, "outcome"), idempotency);
 	settings_request(loader, item_find(group, "request"), idempotency);
 	settings_terms(loader, group, idempotency);
-	settings_recovery(loader, group, idempotency);
+	settings_recovery(loader, group, idempotency, upstream);
 	if (idempotency->lease < 0 && upstream)
 		idempotency->lease = upstream->queue_timeout + upstream->connect_timeout +
 				     upstream->timeout + LEASE_MARGIN_MS;

@@ -10,8 +10,10 @@
 
 #include <stdio.h>
 
-#define HEADERS_FILE_MAX ((size_t)16 * 1024)
-#define HEADERS_MAX      16U
+#define HEADERS_FILE_MAX  ((size_t)16 * 1024)
+#define HEADERS_MAX       16U
+#define MARK_TEXT_MAX     ((size_t)1024 * 1024)
+#define LOOKUP_MARK_BYTES 8U
 
 static const char *const contracts[] = { [RECOVERY_HOLD] = "hold",
 					 [RECOVERY_RESEND] = "resend",
@@ -242,8 +244,31 @@ static void read_sent(struct loader *loader, struct idempotency_settings *idempo
 			sent[rules->n_sent++] = key->sources.at[i].header;
 }
 
+/* What an upstream has never been told it does not find either: "not found" says something only of
+ * what was sent to be asked for in this way, there. */
+static void read_mark(struct loader *loader, struct idempotency_settings *idempotency,
+		      const struct upstream_settings *upstream)
+{
+	struct hash *hash = hash_new();
+	unsigned char whole[32];
+	struct buf text;
+
+	buf_init(&text, MARK_TEXT_MAX);
+	buf_format(&text, "%s\n%s\n", idempotency->recovery.lookup_path,
+		   idempotency->key.forward);
+	for (size_t i = 0; i < upstream->servers.n; i++)
+		buf_format(&text, "%s\n", upstream->servers.at[i]);
+	hash_add(hash, text.at, text.len);
+	hash_end(hash, whole);
+	hash_free(hash);
+	buf_fini(&text);
+	idempotency->recovery.lookup_mark = arena_copy(
+		loader->arena, (struct span){ (const char *)whole, LOOKUP_MARK_BYTES });
+}
+
 void settings_recovery(struct loader *loader, const struct item *group,
-		       struct idempotency_settings *idempotency)
+		       struct idempotency_settings *idempotency,
+		       const struct upstream_settings *upstream)
 {
 	struct recovery_settings *recovery = &idempotency->recovery;
 	const struct item *inner = item_find(group, "recovery");
@@ -258,8 +283,11 @@ void settings_recovery(struct loader *loader, const struct item *group,
 		read_sent(loader, idempotency);
 		check_resend(loader, group, idempotency);
 	}
-	if (recovery->contract == RECOVERY_LOOKUP)
-		check_lookup(loader, inner, recovery);
+	if (recovery->contract != RECOVERY_LOOKUP)
+		return;
+	check_lookup(loader, inner, recovery);
+	if (upstream && recovery->lookup_path)
+		read_mark(loader, idempotency, upstream);
 }
 
 const char *settings_recovery_differ(const struct recovery_settings *a,

@@ -304,7 +304,7 @@ BEGIN
     'raw_digest', CASE WHEN k.op_id = its_id THEN encode(k.raw_digest, 'hex') END,
     'digest_key', CASE WHEN k.op_id = its_id THEN k.digest_key END,
     'rules', CASE WHEN k.op_id = its_id THEN k.rules_id::text END,
-    'settings', encode(o.settings, 'hex'),
+    'settings', encode(substring(o.settings FOR 16), 'hex'),
     'gateway', onceward.readable(o.gateway),
     'history', onceward.history_of(its_id, day));
   RETURN NEXT;

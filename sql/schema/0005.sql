@@ -14,13 +14,18 @@ ALTER TABLE onceward.attention
 CREATE INDEX attention_due ON onceward.attention (operation, (coalesce(due_at, '-infinity'::timestamptz)));
 CREATE INDEX attention_silent ON onceward.attention (operation, created_at) WHERE NOT alerted;
 
+-- How and where the upstream can be asked for a record, as its gateway knew it; behind the 16 bytes of the
+-- settings' fingerprint. Empty: it was sent under a contract without lookups.
+CREATE FUNCTION onceward.lookup_mark(settings bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$ SELECT substring(settings FROM 17) $$;
+
 -- Records of these operations that are due, each under a lease: at most so many of each, and `in_all` of
 -- all, the operations in the order given. lease_left:
 -- for how long, in milliseconds, an attempt may still be running; by its lease alone, because a request
 -- that was cut off may go on at the upstream. not_found_ms: how long ago a lookup first found nothing.
 CREATE FUNCTION onceward.lookup_take(owner bigint, in_all integer, operations bytea[], leases_ms bigint[], most integer[])
 RETURNS TABLE (place integer, op_id bigint, day date, key_hash uuid, account bytea, key bytea, generation smallint,
-               looks integer, lease_left bigint, not_found_ms bigint, request_id_key bytea)
+               looks integer, lease_left bigint, not_found_ms bigint, request_id_key bytea, mark bytea)
 LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   t record;
@@ -46,7 +51,9 @@ BEGIN
                     coalesce((SELECT (extract(epoch FROM max(l.lease_until) - now()) * 1000)::bigint FROM onceward.event_late AS l
                               WHERE l.op_id = taken.op_id AND l.slot > 0), 0), 0::bigint),
            (extract(epoch FROM now() - taken.not_found_at) * 1000)::bigint,
-           (SELECT s.value FROM onceward.secret AS s WHERE s.name = 'request_id_key')
+           (SELECT s.value FROM onceward.secret AS s WHERE s.name = 'request_id_key'),
+           (SELECT onceward.lookup_mark(o.settings) FROM onceward.op AS o
+            WHERE o.op_id = taken.op_id AND o.expires_on = taken.expires_on)
     FROM taken;
     GET DIAGNOSTICS n = ROW_COUNT;
     in_all := in_all - n;
@@ -80,9 +87,10 @@ BEGIN
 END $$;
 
 -- A record of this operation that is known to have had its effect, answered by the upstream itself with
--- a 2xx and not in this moment, and not erased since (those have no hash): what a lookup has to find before a "not found" counts. op is only
+-- a 2xx and not in this moment, not erased since (those have no hash), and sent to be asked for in the same
+-- way: what a lookup has to find before a "not found" counts. op is only
 -- ever appended to, so the newest rows of a day are in its last pages; at most 16 MiB are read.
-CREATE FUNCTION onceward.lookup_control(operation bytea, retention_ms bigint, age_ms bigint)
+CREATE FUNCTION onceward.lookup_control(operation bytea, retention_ms bigint, age_ms bigint, mark bytea)
 RETURNS TABLE (op_id bigint, day date, account bytea, key bytea, request_id_key bytea)
 LANGUAGE plpgsql STABLE SET jit = off SET enable_seqscan = off AS $$
 DECLARE
@@ -102,6 +110,7 @@ BEGIN
             WHERE op.expires_on = newest - back AND op.operation = lookup_control.operation
               AND op.ctid >= ('(' || greatest(pages - (ARRAY[32, 256, 2048])[step], 0) || ',0)')::tid
               AND op.created_at < now() - age_ms * interval '1 millisecond'
+              AND onceward.lookup_mark(op.settings) = lookup_control.mark
             ORDER BY op.op_id DESC LIMIT 1000) AS c
       WHERE EXISTS (SELECT FROM onceward.event AS e
                     WHERE e.op_id = c.op_id AND e.slot = 1 AND e.expires_on = newest - back

@@ -4,8 +4,9 @@ import json
 import os
 import time
 import urllib.parse
+from contextlib import suppress
 
-from harness import SLOW, Later, answer, lasting, merged, own_postgres, tag, unhurried, until
+from harness import SLOW, Cut, Later, answer, lasting, merged, own_postgres, tag, unhurried, until
 
 PATH = "/v1/by-key/"
 LOOKUP = {"contract": "lookup", "lookup_path": PATH + "{key}"}
@@ -525,3 +526,53 @@ def test_nothing_is_asked_or_said_of_what_is_settled_in_time(t):
     time.sleep(6)
     assert gateway.metric("overdue_total") == 0
     assert not [a for a in book.upstream.arrivals if a.method == "GET"]
+
+
+def not_freed(after, key, executed):
+    """`after` asks for it in vain, beside a control that it finds, and nothing comes of it."""
+    until(lambda: after.post(key).code == "idempotency_result_unknown", 20, "it being unknown")
+    for _ in range(3):
+        assert after.post(after.stage.key()).status == 201
+    end = time.monotonic() + 12 * SLOW
+    while time.monotonic() < end or after.metric("lookups_total", result="not_found") < 4:
+        response = after.post(key)
+        assert response.code == "idempotency_result_unknown", response
+        time.sleep(0.2)
+    assert executed(key) == 1, "executed twice"
+    assert after.metric("lookups_total", result="control_failed") == 0
+
+
+def test_what_another_contract_sent_without_a_name_is_not_given_free_by_it(t):
+    upstream = t.upstream()
+    names, done, key = Book(upstream), [], t.key()
+
+    def act(turn):
+        if turn.arrival.method == "GET":
+            return names(turn)
+        done.append(turn.arrival.key)
+        names.commit(turn.arrival.field("X-Onceward-Request-Id"))
+        return answer(201)(turn)
+    upstream.default = act
+    upstream.on(key, lambda turn: (done.append(key), turn.reset())[1])
+    before = t.gateway(upstream, top=UPSTREAM, idempotency=FAST)  # holds; the other is deployed next
+    after = t.gateway(upstream, top=UPSTREAM, idempotency={**FAST, "recovery": {
+        "contract": "lookup", "lookup_path": PATH + "{logical_request_id}", "not_found_after": "1s"}})
+    assert before.post(key).status == 502
+    not_freed(after, key, done.count)
+
+
+def test_what_was_sent_to_another_upstream_is_not_given_free_by_this_one(t):
+    old, new = t.upstream(), t.upstream()
+    book, other, key = Book(old), Book(new), t.key()
+    terms = {**FAST, "recovery": {**LOOKUP, "not_found_after": "1s"}}
+    before = t.gateway(old, top=UPSTREAM, idempotency=terms)
+    after = t.gateway(new, top=UPSTREAM, idempotency=terms)
+
+    def act(turn):
+        book.commit(key)
+        before.kill()
+        return turn.reset()
+    old.on(key, act)
+    with suppress(Cut, OSError):
+        before.post(key)
+    not_freed(after, key, lambda key: book.executed(key) + other.executed(key))

@@ -240,7 +240,7 @@ static void begin_to_reserve(struct pg *pg, const struct ledger_entry *entry)
 		pg_array(&p, PG_INT8, 1);
 		pg_add_int(&p, PG_INT8, 60000);
 	}
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		pg_array(&p, PG_BYTEA, 1);
 		pg_add_bytes(&p, SPAN("x"));
 	}

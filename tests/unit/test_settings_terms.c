@@ -200,6 +200,35 @@ START_TEST(statuses_of_recovery_are_worked_out_at_start)
 }
 END_TEST
 
+/* Is a record looked up another way than at the last time? */
+static bool other_mark(const char *text)
+{
+	static char last[64];
+	char mark[64] = "";
+	bool other = false;
+
+	must_load_silently(text);
+	memcpy(mark, first()->recovery.lookup_mark.at, first()->recovery.lookup_mark.len);
+	other = memcmp(mark, last, sizeof(last)) != 0;
+	memcpy(last, mark, sizeof(last));
+	return other;
+}
+
+START_TEST(a_record_is_marked_by_how_and_where_it_is_looked_up)
+{
+	ck_assert(other_mark(LOOKUP("")));
+	ck_assert(!other_mark(LOOKUP("not_found_after = \"1m\" found = [\"200\"]")));
+	ck_assert(other_mark(RECOVERY_OF("contract = \"lookup\" lookup_path = \"/O/{key}\"")));
+	ck_assert(
+		other_mark(ONE_GATED("key = { forward = \"derived\" } recovery = { contract = "
+				     "\"lookup\" lookup_path = \"/O/{key}\" }")));
+	must_load_silently(ONE_GATED(""));
+	ck_assert_uint_eq(first()->recovery.lookup_mark.len, 0);
+	must_load_silently(LOOKUP(""));
+	ck_assert_uint_eq(first()->recovery.lookup_mark.len, 8);
+}
+END_TEST
+
 START_TEST(headers_of_a_lookup_are_read_with_the_settings)
 {
 	const struct http_fields *headers = NULL;
@@ -337,6 +366,7 @@ int main(void)
 	tcase_add_loop_test(tests, an_error_is_said_with_its_line, 0, ARRAY_LEN(errors));
 	tcase_add_test(tests, without_a_word_nothing_is_sent_again);
 	tcase_add_test(tests, statuses_of_recovery_are_worked_out_at_start);
+	tcase_add_test(tests, a_record_is_marked_by_how_and_where_it_is_looked_up);
 	tcase_add_test(tests, headers_of_a_lookup_are_read_with_the_settings);
 	tcase_add_test(tests, a_spool_is_beside_the_file_that_names_it);
 	tcase_add_test(tests, an_identity_says_of_keys_only_what_is_not_usual);
