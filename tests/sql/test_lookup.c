@@ -361,7 +361,8 @@ static long control(const char *operation)
 	char sql[256];
 
 	snprintf(sql, sizeof(sql),
-		 "SELECT op_id FROM onceward.lookup_control('%s', 86400000, 5000, '')", operation);
+		 "SELECT op_id FROM onceward.lookup_control('%s', 86400000, 5000, '')",
+		 operation);
 	return scratch_number(sql);
 }
 
