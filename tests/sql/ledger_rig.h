@@ -6,6 +6,7 @@
  * for in tear_down: no ledger may be busy then, and each `done` and `gone` came just once.
  */
 #pragma once
+#include "../turned.h"
 #include "ledger_fakes.h"
 #include "ledger_internal.h"
 #include "scratch.h"
@@ -39,22 +40,17 @@ static struct settings settings;
 
 /* --- turns, as a worker's --- */
 
-/* For how long turns went on. A machine that stands still in between is no long turn: what must not take
- * longer than so and so is measured by this, what must take as long by the clock. */
-static int64_t turned_us;
-
 #define TURN_US 20000 /* a turn that is not held up */
 
 static inline void turn(void)
 {
-	int64_t began = loop_clock_us(), took = 0;
+	int64_t began = loop_clock_us();
 
 	for (size_t i = 0; i < n_ledgers; i++)
 		if (ledgers[i])
 			ledger_flush(ledgers[i]);
 	loop_wait(loop, 10);
-	took = loop_clock_us() - began;
-	turned_us += took < TURN_US ? took : TURN_US;
+	turned(began, TURN_US);
 }
 
 static inline void turn_for(int64_t ms)

@@ -4,6 +4,7 @@
  * upstreams are fakes; what reads and writes the ledger is real.
  */
 #pragma once
+#include "../turned.h"
 #include "scratch.h"
 
 #include "lookup.h"
@@ -151,22 +152,18 @@ static size_t asked(const char *target)
 	return n;
 }
 
-/* For how long turns went on: a machine that stands still in between is no long turn. */
-static int64_t turned_us;
-
 #define TURN_US 20000 /* a turn that is not held up */
 
 static void turn(struct lookup *one, struct lookup *other)
 {
-	int64_t began = loop_clock_us(), took = 0;
+	int64_t began = loop_clock_us();
 
 	loop_wait(loop, 10);
 	if (one)
 		lookup_run(one);
 	if (other)
 		lookup_run(other);
-	took = loop_clock_us() - began;
-	turned_us += took < TURN_US ? took : TURN_US;
+	turned(began, TURN_US);
 }
 
 static void turn_for(struct lookup *one, struct lookup *other, int64_t ms)

@@ -6,6 +6,7 @@
 #define PG_QUERIES "../tests/sql/pg_queries.def"
 #include "../../src/pg_pipeline.c" /* NOLINT(bugprone-suspicious-include) */
 
+#include "../turned.h"
 #include "scratch.h"
 
 #include "loop.h"
@@ -64,18 +65,9 @@ static inline void done(struct pg_transaction *transaction)
 		w->first = pg_int(transaction->rows[transaction->steps - 1], 0, 0);
 }
 
-/* For how long turns went on: a machine that stands still in between is no long turn. */
-static int64_t turned_us;
-
-#define TURN_US 40000 /* a turn that is not held up */
-
 static inline void turn(void)
 {
-	int64_t began = loop_clock_us(), took = 0;
-
-	loop_wait(loop, 20);
-	took = loop_clock_us() - began;
-	turned_us += took < TURN_US ? took : TURN_US;
+	turn_loop(loop);
 }
 
 static inline void turn_until(const bool *flag, const unsigned *count, unsigned wanted)
@@ -90,10 +82,7 @@ static inline void turn_until(const bool *flag, const unsigned *count, unsigned 
 
 static inline void turn_for(int64_t ms)
 {
-	int64_t end = turned_us + ms * 1000;
-
-	while (turned_us < end)
-		turn();
+	turn_loop_for(loop, ms);
 }
 
 static inline void begin(unsigned i)

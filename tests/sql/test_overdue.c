@@ -2,6 +2,7 @@
  * What is unknown for longer than recovery.deadline, on a real server: who is told, what stops, and
  * what ends. Settings are fakes.
  */
+#include "../turned.h"
 #include "scratch.h"
 
 #include "loop.h"
@@ -98,35 +99,13 @@ static unsigned long told(const char *operation)
 	return n;
 }
 
-/* For how long turns went on: a machine that stands still in between is no long turn. */
-static int64_t turned_us;
-
-#define TURN_US 40000 /* a turn that is not held up */
-
-static void turn(void)
-{
-	int64_t began = loop_clock_us(), took = 0;
-
-	loop_wait(loop, 20);
-	took = loop_clock_us() - began;
-	turned_us += took < TURN_US ? took : TURN_US;
-}
-
-static void turn_for(int64_t ms)
-{
-	int64_t until = turned_us + ms * 1000;
-
-	while (turned_us < until)
-		turn();
-}
-
 static void until(const char *sql, long number)
 {
 	int64_t end = turned_us + (int64_t)WITHIN_MS * 1000;
 
 	while (scratch_number(sql) != number) {
 		ck_assert_msg(turned_us < end, "%s is not %ld", sql, number);
-		turn_for(100);
+		turn_loop_for(loop, 100);
 	}
 }
 
@@ -140,11 +119,11 @@ START_TEST(each_record_is_told_of_once_whoever_meets_it)
 	unknown(301, "payments", 120);
 	one = sweep_new(loop, metrics, &settings);
 	other = sweep_new(loop, metrics, &settings);
-	turn_for(2000);
+	turn_loop_for(loop, 2000);
 	unknown(302, "payments", 57); /* in a moment */
-	turn_for(3000);
+	turn_loop_for(loop, 3000);
 	until("SELECT count(*) FROM onceward.attention WHERE alerted", 252);
-	turn_for(6000);
+	turn_loop_for(loop, 6000);
 	ck_assert_uint_eq(told("orders"), 250);
 	ck_assert_uint_eq(told("payments"), 2);
 	ck_assert_int_eq(
@@ -169,7 +148,7 @@ START_TEST(a_record_ends_once_with_an_answer_that_fits_its_hash)
 	one = sweep_new(loop, metrics, &settings);
 	other = sweep_new(loop, metrics, &settings);
 	until("SELECT count(*) FROM onceward.attention", 2);
-	turn_for(500);
+	turn_loop_for(loop, 500);
 	ck_assert_int_eq(
 		scratch_number(
 			"SELECT count(*) FROM onceward.event_late AS l JOIN onceward.op USING "
@@ -201,7 +180,7 @@ START_TEST(what_is_being_looked_up_ends_behind_that)
 	scratch_do("UPDATE onceward.attention SET owner = 5, lease_until = now() + interval '1 "
 		   "h'");
 	sweep = sweep_new(loop, metrics, &settings);
-	turn_for(2000);
+	turn_loop_for(loop, 2000);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention"), 1);
 	scratch_do("UPDATE onceward.attention SET lease_until = now()");
 	until("SELECT count(*) FROM onceward.attention", 0);
@@ -218,7 +197,7 @@ START_TEST(where_a_second_execution_is_accepted_nothing_ends_so)
 	unknown(1, "orders", 120);
 	sweep = sweep_new(loop, metrics, &settings);
 	until("SELECT count(*) FROM onceward.attention WHERE alerted", 1);
-	turn_for(6000);
+	turn_loop_for(loop, 6000);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.event_late"), 0);
 	sweep_free(sweep);
 }
@@ -237,13 +216,13 @@ START_TEST(an_operation_stops_once_for_what_became_overdue)
 	one = sweep_new(loop, metrics, &settings);
 	other = sweep_new(loop, metrics, &settings);
 	until(open, 1);
-	turn_for(6000);
+	turn_loop_for(loop, 6000);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.stop"), 1);
 	scratch_do("SELECT onceward.end_stops('orders', NULL, 'me', 'looked at')");
-	turn_for(6000);
+	turn_loop_for(loop, 6000);
 	ck_assert_int_eq(scratch_number(open), 0);
 	unknown(3, "orders", 58); /* another one, in a moment */
-	turn_for(2000);
+	turn_loop_for(loop, 2000);
 	until(open, 1);
 	sweep_free(one);
 	sweep_free(other);
@@ -260,7 +239,7 @@ START_TEST(new_settings_while_records_end_do_no_harm)
 	sweep = sweep_new(loop, metrics, &settings);
 	for (int i = 0; i < 100; i++) {
 		sweep_follow(sweep, &settings);
-		turn_for(20);
+		turn_loop_for(loop, 20);
 	}
 	until("SELECT count(*) FROM onceward.attention", 0);
 	sweep_free(sweep);

@@ -2,6 +2,7 @@
  * The sweep against a real server: which records it lists and when, and the days that it makes.
  * Settings and metrics are fakes: the sweep reads the one and counts in the other.
  */
+#include "../turned.h"
 #include "scratch.h"
 
 #include "loop.h"
@@ -111,28 +112,6 @@ static bool listed(int number)
 	return scratch_number(sql) == 1;
 }
 
-/* For how long turns went on: a machine that stands still in between is no long turn. */
-static int64_t turned_us;
-
-#define TURN_US 40000 /* a turn that is not held up */
-
-static void turn(void)
-{
-	int64_t began = loop_clock_us(), took = 0;
-
-	loop_wait(loop, 20);
-	took = loop_clock_us() - began;
-	turned_us += took < TURN_US ? took : TURN_US;
-}
-
-static void turn_for(int64_t ms)
-{
-	int64_t until = turned_us + ms * 1000;
-
-	while (turned_us < until)
-		turn();
-}
-
 static void turn_until(int number, bool there, int64_t ms)
 {
 	int64_t until = turned_us + ms * 1000;
@@ -140,7 +119,7 @@ static void turn_until(int number, bool there, int64_t ms)
 	while (listed(number) != there) {
 		ck_assert_msg(turned_us < until, "record %d is%s listed", number,
 			      there ? " not" : "");
-		turn_for(100);
+		turn_loop_for(loop, 100);
 	}
 }
 
@@ -150,7 +129,7 @@ static void turn_until(int number, bool there, int64_t ms)
                                                                                                \
 		while (!(condition)) {                                                         \
 			ck_assert_msg(turned_us < until_, "not in time: %s", #condition);      \
-			turn_for(50);                                                          \
+			turn_loop_for(loop, 50);                                               \
 		}                                                                              \
 	} while (0)
 
@@ -158,7 +137,7 @@ START_TEST(a_lease_that_ran_out_is_listed_and_no_other)
 {
 	struct sweep *sweep = sweep_new(loop, NULL, &settings);
 
-	turn_for(1000);
+	turn_loop_for(loop, 1000);
 	attempt(1, 5000, -1000, 1, "orders"); /* stale */
 	attempt(2, 5000, 60000, 1, "orders"); /* under lease */
 	attempt(3, 5000, -1000, 1, "orders"); /* completed */
@@ -170,7 +149,7 @@ START_TEST(a_lease_that_ran_out_is_listed_and_no_other)
 	attempt(6, 5000, 3000, 1, "payments"); /* its lease ends in a moment */
 	turn_until(1, true, LATEST_MS);
 	turn_until(6, true, 3000 + LATEST_MS);
-	turn_for(3000);
+	turn_loop_for(loop, 3000);
 	for (int i = 2; i <= 5; i++)
 		ck_assert(!listed(i));
 	ck_assert_int_eq(counted[1], 1);
@@ -199,7 +178,7 @@ static void rounds_begin_behind(struct sweep *sweep, int number)
 
 	while (!sweep->busy || sweep->job != JOB_ROUND || sweep->from <= op_id) {
 		ck_assert_msg(turned_us < until, "every round begins with %d", number);
-		turn();
+		turn_loop(loop);
 	}
 }
 
@@ -233,7 +212,7 @@ START_TEST(two_that_sweep_count_a_record_once)
 		attempt(i, 5000, -1000, 1, "orders");
 	turn_until(19, true, LATEST_MS);
 	TURN_UNTIL(counted[1] >= 20, LATEST_MS);
-	turn_for(2500);
+	turn_loop_for(loop, 2500);
 	ck_assert_int_eq(counted[1], 20);
 	sweep_free(one);
 	sweep_free(other);
@@ -281,7 +260,7 @@ START_TEST(a_resend_whose_lease_ran_out_is_unknown_again)
 	resend(2, 60000);
 	one = sweep_new(loop, NULL, &settings);
 	other = sweep_new(loop, NULL, &settings);
-	turn_for(LATEST_MS);
+	turn_loop_for(loop, LATEST_MS);
 	TURN_UNTIL(counted[1] > 0, LATEST_MS);
 	ck_assert_int_eq(scratch_number("SELECT count(*) FROM onceward.attention WHERE key = "
 					"'1' AND state = 3 AND slot = 3 AND claim_until IS "
@@ -305,7 +284,7 @@ START_TEST(what_is_settled_beside_the_sweep_leaves_the_list)
 {
 	struct sweep *sweep = sweep_new(loop, NULL, &settings);
 
-	turn_for(1000);
+	turn_loop_for(loop, 1000);
 	attempt(1, 1500, -100, 1, "orders");
 	attempt(2, 1500, -100, 1, "orders");
 	turn_until(1, true, LATEST_MS);
@@ -355,7 +334,7 @@ START_TEST(days_are_made_ahead_also_after_a_reload)
 	sweep_follow(sweep, &settings);
 	TURN_UNTIL(days_ahead() == 20 + SCHEMA_DAYS_AHEAD, MADE_MS);
 	TURN_UNTIL(sweep_days_left(sweep) == SCHEMA_DAYS_AHEAD, MADE_MS);
-	turn_for(500);
+	turn_loop_for(loop, 500);
 	ck_assert_int_eq(days_ahead(), 20 + SCHEMA_DAYS_AHEAD);
 	attempt(1, 5000, -1000, 20, "orders");
 	turn_until(1, true, LATEST_MS);
@@ -378,7 +357,7 @@ START_TEST(a_role_that_may_not_make_days_still_sweeps)
 	attempt(1, 5000, -1000, 1, "orders");
 	sweep = sweep_new(loop, NULL, &settings);
 	turn_until(1, true, LATEST_MS);
-	turn_for(500);
+	turn_loop_for(loop, 500);
 	ck_assert_int_lt(sweep_days_left(sweep), 1);
 	sweep_free(sweep);
 }
@@ -388,7 +367,7 @@ START_TEST(a_server_that_goes_is_swept_again_when_it_is_back)
 {
 	struct sweep *sweep = sweep_new(loop, NULL, &settings);
 
-	turn_for(500);
+	turn_loop_for(loop, 500);
 	scratch_do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
 		   "application_name = 'onceward' AND pid <> pg_backend_pid()");
 	attempt(1, 5000, -1000, 1, "orders");

@@ -7,6 +7,9 @@
  * beyond that, and /wide has an answer with a large head.
  */
 #pragma once
+#include "../turned.h"
+#include "unit_run.h"
+
 #include "listener.h"
 #include "log.h"
 
@@ -133,20 +136,16 @@ static const struct listener_handler handler = {
 	.size = sizeof(struct exchange), .head = head, .body = body, .end = end
 };
 
-/* For how long turns went on: a machine that stands still in between is no long turn. */
-static int64_t turned_us;
-
 #define TURN_US 10000 /* a turn that is not held up */
 
 static inline void turn(int ms)
 {
-	int64_t began = loop_clock_us(), took = 0;
+	int64_t began = loop_clock_us();
 
 	loop_wait(loop, listener_due(listener) ? 0 : ms);
 	while (listener_run(listener))
 		;
-	took = loop_clock_us() - began;
-	turned_us += took < TURN_US ? took : TURN_US;
+	turned(began, TURN_US);
 }
 
 static inline void turn_for(int64_t ms)
@@ -328,18 +327,6 @@ static inline const char *ask(int fd, const char *text, const char *enough)
 {
 	say(fd, text);
 	return hear_until(fd, enough, 5000);
-}
-
-/* What main returns. */
-static inline int run_suite(Suite *suite)
-{
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
 }
 
 /* The usual case: each test has a listener of its own on a port of 127.0.0.1. */

@@ -8,6 +8,7 @@
  * byte came.
  */
 #pragma once
+#include "../turned.h"
 #include "upstream.h"
 
 #include <arpa/inet.h>
@@ -312,17 +313,13 @@ static inline void call_send(struct client_rig *client, struct call_rig *rig)
 	ck_assert_msg(!rig->done, "done was called inside upstream_send");
 }
 
-/* For how long turns went on: a machine that stands still in between is no long turn. */
-static int64_t turned_us;
-
 static inline void turn(struct client_rig *client, int ms)
 {
-	int64_t began = loop_clock_us(), took = 0;
+	int64_t began = loop_clock_us();
 
 	loop_wait(client->loop, ms);
 	upstreams_run(client->upstreams);
-	took = loop_clock_us() - began;
-	turned_us += took < (ms + 5) * 1000 ? took : (ms + 5) * 1000;
+	turned(began, (ms + 5) * 1000);
 }
 
 /* Turns until it is done. */
